@@ -163,10 +163,7 @@ class Run:
             "shared_area": sum(size[2] for size in self._memory),
             "local_area": sum(size[0] for size in self._memory),
             "resident": self._resident,
-            "late_tokens": sum(
-                getattr(bucket, "late", 0)
-                for replica in fleet.replicas for bucket in replica.buckets.values()
-            ),
+            "late_tokens": sum(replica.buckets.late for replica in fleet.replicas),
             "users": len(self._central),
             "decisions": hashlib.blake2b(bytes(self.decisions), digest_size=8).hexdigest(),
             "curve": list(zip(ours, central, strict=True)),

@@ -14,7 +14,7 @@ from drld.requests.buckets.bucket import Bucket, News, Taken
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import DeltaCodec, Form, Part, parts
 from drld.requests.buckets.gcra import Gcra
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import SLOTS, Cell, Ledger
 from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.queue import Element, Queue
@@ -187,9 +187,9 @@ def test_a_cost_that_no_bucket_has_is_an_error(cost: int) -> None:
 def test_the_ledger_refuses_what_is_too_old_and_counts_it() -> None:
     bucket = ledger()
     life_ms = 4000 + 1000
-    assert bucket.merge((Cell(9, 1, 2, life_ms + 1),), EPOCH_NS) == ({}, {(9, 1): 2})
+    assert bucket.merge((Cell(9, 1, 2, life_ms + 1),), EPOCH_NS) == ({}, {9 * SLOTS + 1: 2})
     assert (bucket.late, bucket.entries) == (2, 0)
-    assert bucket.merge((Cell(9, 1, 2, life_ms),), EPOCH_NS)[0] == {(9, 1): 2}
+    assert bucket.merge((Cell(9, 1, 2, life_ms),), EPOCH_NS)[0] == {9 * SLOTS + 1: 2}
 
 
 def test_the_ledger_forgets_nothing_that_matters_and_everything_else() -> None:
@@ -225,7 +225,7 @@ def test_linf_revisits_a_peer_after_as_many_rounds_as_there_are_peers() -> None:
             one.add("user", {step: 1})
         peer = least_informed(pending, rng)
         assert peer is not None
-        pending[peer].tell(pending[peer].news, 0)
+        pending[peer].told({"user": dict(pending[peer].news["user"])}, 0)
         visits[peer].append(step)
     gaps = [b - a for steps in visits.values() for a, b in pairwise(steps)]
     assert max(gaps) == 29
@@ -287,13 +287,13 @@ def test_slack_lets_wait_what_does_not_matter_but_not_for_ever() -> None:
 def test_news_come_again_until_they_are_acknowledged() -> None:
     pending = Pending(repeat_ns=S)
     pending.add("user", {1: 5})
-    number, _ = pending.tell(pending.news, 0)
+    number = pending.told({"user": {1: 5}}, 0)
     pending.add("user", {1: 7})
     pending.repeat(S)
     assert pending.news == {"user": {1: 7}}
     pending.repeat(S + 1)
     assert pending.news == {"user": {1: 7}}, "by maximum"
-    again, _ = pending.tell(pending.news, 2 * S)
+    again = pending.told({"user": {1: 7}}, 2 * S)
     pending.acknowledge(number)
     pending.acknowledge(again)
     pending.repeat(9 * S)

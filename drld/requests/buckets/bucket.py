@@ -30,6 +30,9 @@ class Bucket(ABC):
 
     __slots__ = ("origin", "policy")
 
+    late: int = 0
+    """Tokens in deltas that came too late."""
+
     def __init__(self, policy: Policy, origin: int) -> None:
         """`origin` is the incarnation of the limiter that holds this replica."""
         self.policy = policy
@@ -95,6 +98,21 @@ class Bucket(ABC):
     @abstractmethod
     def everything(self) -> News:
         """All entries: news for a peer that knows nothing."""
+
+    def freeze(self, now_ns: int) -> bytes | None:
+        """The state in few bytes, for a bucket that nobody asks for now; None: not possible now.
+
+        Only a bucket of the same kind and policy can read it.
+        """
+        return None
+
+    def thaw(self, data: bytes) -> Bucket:
+        """Another bucket like this one, with the state that `freeze` gave."""
+        raise NotImplementedError
+
+    def idle_at_rest(self, data: bytes, now_ns: int) -> bool:
+        """Whether the bucket of this state is `idle`."""
+        return self.thaw(data).idle(now_ns)
 
     @property
     @abstractmethod

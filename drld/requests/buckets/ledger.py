@@ -26,15 +26,22 @@ fuller, never emptier.
 Garbage. A cell may not matter once it is older than a full bucket takes to fill and `margin_ns`,
 which bounds how late news come and how wrong they are dated. Later news of it are refused and
 counted (`late`). A margin later the cell is folded into a floor, so the level does not change.
+
+Representation. The own open cell is apart from the others (`cells`): an admission folds it alone,
+and news of a peer are folded from their place on. A row at rest is one `bytes` (`freeze`): 57 bytes
+with one cell. Ticks are those of the policy in lowest terms.
 """
 
 from __future__ import annotations
 
+import math
+import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
-from drld.requests.buckets.gcra import decide
-from drld.requests.buckets.policy import Decision, Policy
+from drld.requests.buckets.cells import Cells
+from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 MS = 1_000_000
 SLOTS = 2**16
@@ -44,9 +51,18 @@ _SLOTS_ALIVE = SLOTS // 4
 """A cell lives for so many slots at most; the rest is for cells that are under way."""
 MAX_AGE_MS = 2**32 - 1
 """On the wire. An older cell looks younger, and so its bucket fuller."""
+MAX_TOKENS = 2**32 - 1
+"""Of a cell, on the wire and here; more are not counted."""
 
 _NEVER = -(2**127)
 """A TAT before all times, ticks."""
+_BASE_BYTES = 12
+"""Of the time that a row at rest begins with, ticks: enough for years at the finest rates."""
+_ONE = struct.Struct("<QI")
+"""The only cell of a row at rest: id, tokens. It starts at the base, and there is no floor."""
+_MANY = struct.Struct("<qqq")
+"""Before the cells of a row at rest, from the base: TAT, latest start, floor."""
+_NO_FLOOR = -(2**63)
 
 
 class Cell(NamedTuple):
@@ -59,130 +75,307 @@ class Cell(NamedTuple):
     """Time since the cell's start, ms."""
 
 
+class Shape:
+    """What the rows of one policy have in common; times in ticks of the reduced policy."""
+
+    __slots__ = (
+        "capacity", "depth", "first", "horizon", "interval_ns", "life", "margin_ns", "origin",
+        "per", "per_ms", "policy", "rate", "slot_ns",
+    )  # fmt: skip
+
+    def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
+        # As few ticks as do: then times of most policies fit 64 bits for long.
+        common = math.gcd(policy.rate, policy.per_ns)
+        self.policy, self.origin = policy, origin
+        self.interval_ns, self.margin_ns = interval_ns, margin_ns
+        self.rate = policy.rate // common
+        """Ticks of a nanosecond."""
+        self.per = policy.per_ns // common
+        """Ticks of a token."""
+        self.per_ms = MS * self.rate
+        self.capacity = policy.capacity
+        self.depth = policy.capacity * self.per
+        self.life = self.depth + margin_ns * self.rate
+        """An unknown cell that is older than this is refused."""
+        self.horizon = self.life + margin_ns * self.rate
+        """A known cell that is older than this is folded into the floor."""
+        life_ns = -(-self.horizon // self.rate)
+        self.slot_ns = max(interval_ns, life_ns // _SLOTS_ALIVE)
+        self.first = origin * SLOTS
+        """The id of the origin's cell of slot 0."""
+
+
+@lru_cache(maxsize=1024)
+def _shape(policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> Shape:
+    """One shape for all keys of a policy; the size is a bound on policies that are in use."""
+    return Shape(policy, origin, interval_ns, margin_ns)
+
+
 class Ledger(Bucket):
     """A replica of the ledger."""
 
     __slots__ = (
-        "_cells", "_floor", "_interval_ns", "_life", "_margin", "_margin_ns", "_open", "_slot_ns",
-        "_tat", "late",
+        "_cells", "_count", "_first_ns", "_floor", "_id", "_latest", "_others", "_packed",
+        "_shape", "_start", "_tat", "late",
     )  # fmt: skip
 
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
         """`interval_ns` is the origin's gossip interval."""
-        super().__init__(policy, origin)
-        self._cells: dict[tuple[int, int], tuple[int, int]] = {}
-        """(count, start in ticks) by (origin, slot)."""
-        self._floor = _NEVER
-        """The TAT by the cells that were removed, ticks."""
-        self._tat: int | None = None
-        """The TAT by all cells; None: cells changed since."""
-        self._open: tuple[int, int] | None = None
-        """The slot and the first birth, ns, of the last own cell."""
+        self._begin(_shape(policy, origin, interval_ns, margin_ns))
+
+    def _begin(self, shape: Shape) -> None:
+        self.policy = shape.policy
+        self.origin = shape.origin
+        self._shape = shape
+        self._id = self._count = self._start = self._first_ns = 0
+        """The own open cell: id, tokens, start, and first birth, ns. No tokens: there is none."""
+        self._floor = self._latest = _NEVER
+        """The TAT by the cells that were removed; the largest start of the closed cells."""
+        self._tat: int | None = _NEVER
+        """The TAT by all cells; None: it must be folded."""
+        self._others: int | None = _NEVER
+        """The TAT by the closed cells, where the open one is the last; None: it is not."""
+        self._cells: Cells | None = None
+        """The closed cells: own ones, and those of others."""
+        self._packed: bytes | None = None
+        """In their place, the row at rest that they were in, until they are needed."""
         self.late = 0
         """Tokens of cells that came too late."""
-        self._interval_ns = interval_ns
-        self._margin_ns = margin_ns
-        self._adopt(policy)
 
-    def _adopt(self, policy: Policy) -> None:
-        self.policy = policy
-        self._margin = self._margin_ns * policy.rate
-        self._life = policy.depth + self._margin
-        life_ns = policy.wait_ns(self._life + self._margin)
-        self._slot_ns = max(self._interval_ns, life_ns // _SLOTS_ALIVE)
+    # Requests
 
     def decide(self, now_ns: int, cost: int = 1) -> Decision:
         """See `Bucket.decide`."""
-        policy, now = self.policy, now_ns * self.policy.rate
-        return decide(policy, self._fold(now), now, checked(policy, cost))
+        shape = self._shape
+        if not 1 <= cost <= shape.capacity:
+            checked(self.policy, cost)
+        tat = self._tat
+        if tat is None:
+            tat = self._fold()
+        ahead = tat - now_ns * shape.rate
+        lacking = (ahead if ahead > 0 else 0) + cost * shape.per - shape.depth
+        return ADMITTED if lacking <= 0 else Decision(False, -(-lacking // shape.rate))
 
     def charge(self, now_ns: int, cost: int) -> News:
         """See `Bucket.charge`."""
-        now = now_ns * self.policy.rate
-        if self._open is None or now_ns >= self._open[1] + self._slot_ns:
-            self._open = now_ns // self._slot_ns % SLOTS, now_ns
-        cell = self.origin, self._open[0]
-        count, start = self._cells.get(cell, (0, now))
-        count += charged(cost)
-        self._cells[cell] = count, max(start, now - (count - cost) * self.policy.per_ns)
-        self._tat = None
-        return {cell: count}
+        if cost < 1:
+            charged(cost)
+        shape, count = self._shape, self._count
+        start = now_ns * shape.rate
+        if count and now_ns < self._first_ns + shape.slot_ns:
+            start = max(self._start, start - count * shape.per)
+            others = self._others
+        else:
+            if count:
+                self._close()
+                self._collect(start)
+            self._id = shape.first + now_ns // shape.slot_ns % SLOTS
+            self._first_ns = now_ns
+            count = 0
+            # It is the last, unless the clock went back.
+            others = self._others = self._tat if start >= self._latest else None
+        count = min(count + cost, MAX_TOKENS)
+        self._count, self._start = count, start
+        if others is None:
+            self._tat = None
+        else:
+            self._tat = (start if start > others else others) + count * shape.per
+        return {self._id: count}
 
-    def reconfigure(self, policy: Policy, now_ns: int) -> None:
-        """See `Bucket.reconfigure`: starts move, so that as many tokens as before have come
-        since."""
-        old, now, then = self.policy, now_ns * self.policy.rate, now_ns * policy.rate
-        self._floor = then - (now - self._floor) * policy.per_ns // old.per_ns
-        for key, (count, start) in self._cells.items():
-            self._cells[key] = count, then - (now - start) * policy.per_ns // old.per_ns
-        self._tat = None
-        self._adopt(policy)
+    def _close(self) -> None:
+        """Put the open cell among the others."""
+        self._all().insert(self._start, self._id, self._count)
+        self._latest = max(self._latest, self._start)
+        self._count = 0
+
+    def _all(self) -> Cells:
+        """The closed cells, unpacked."""
+        if self._cells is None:
+            self._cells = Cells() if self._packed is None else _unpacked(self._packed)
+            self._packed = None
+        return self._cells
+
+    def _fold(self) -> int:
+        """The TAT by all cells, ticks."""
+        per, cells = self._shape.per, self._all()
+        if not self._count:
+            self._tat = tat = cells.fold(self._floor, per, len(cells))
+            return tat
+        place = cells.place_of(self._start)
+        tat = cells.fold(self._floor, per, place)
+        self._others = tat if place == len(cells) else None
+        self._tat = cells.fold_on(max(tat, self._start) + self._count * per, per, place)
+        return self._tat
+
+    # Gossip
 
     def delta(self, news: News, now_ns: int) -> tuple[Cell, ...]:
-        """See `Bucket.delta`."""
-        now, per_ms = now_ns * self.policy.rate, MS * self.policy.rate
-        cells = []
-        for key in news:
-            if (found := self._cells.get(key)) is not None:
-                age_ms = min(max(now - found[1], 0) // per_ms, MAX_AGE_MS)
-                cells.append(Cell(key[0], key[1], found[0], age_ms))
-        return tuple(cells)
+        """See `Bucket.delta`; an entry is `origin * SLOTS + slot`."""
+        shape = self._shape
+        now, found = now_ns * shape.rate, []
+        for entry in news:
+            if self._count and entry == self._id:
+                start, count = self._start, self._count
+            elif (place := self._all().find(entry)) is not None:
+                start, count = self._all().at(place)
+            else:
+                continue
+            age_ms = min(max(now - start, 0) // shape.per_ms, MAX_AGE_MS)
+            found.append(Cell(entry // SLOTS, entry % SLOTS, count, age_ms))
+        return tuple(found)
 
     def merge(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
-        now, per_ms = now_ns * self.policy.rate, MS * self.policy.rate
+        shape, cells = self._shape, self._all()
+        now = now_ns * shape.rate
+        self._collect(now)
         news: News = {}
         has: News = {}
         for origin, slot, count, age_ms in delta:
-            key, start = (origin, slot), now - age_ms * per_ms
-            has[key] = count
-            known, known_start = self._cells.get(key, (0, start))
+            entry = origin * SLOTS + slot
+            start = now - age_ms * shape.per_ms
+            has[entry] = count
+            mine = bool(self._count) and entry == self._id
+            place = None if mine else cells.find(entry)
+            known, known_start = 0, start
+            if mine:
+                known, known_start = self._count, self._start
+            elif place is not None:
+                known_start, known = cells.at(place)
             if count < known or (count == known and start >= known_start):
                 continue
-            if not known and now - start > self._life:
+            if not known and now - start > shape.life:
                 self.late += count
                 continue
-            self._cells[key] = count, start
-            self._tat = None
+            if mine:
+                self._start, self._count = start, count
+            else:
+                if place is not None:
+                    cells.remove(place)
+                cells.insert(start, entry, count)
+                self._latest = max(self._latest, start)
+            self._tat = self._others = None
             if count > known:
-                news[key] = count
-        self._collect(now)
+                news[entry] = count
         return news, has
 
     def _collect(self, now: int) -> None:
         """Fold cells that can change nothing any more into the floor."""
-        horizon = now - self._life - self._margin
-        old = [key for key, (_, start) in self._cells.items() if start < horizon]
-        for key in sorted(old, key=lambda key: (self._cells[key][1], key)):
-            count, start = self._cells.pop(key)
-            self._floor = max(self._floor, start) + count * self.policy.per_ns
-
-    def _fold(self, now: int) -> int:
-        """The TAT by all cells, ticks."""
-        if self._tat is None:
-            self._collect(now)
-            tat, per_ns = self._floor, self.policy.per_ns
-            for start, count in sorted((start, count) for count, start in self._cells.values()):
-                tat = max(tat, start) + count * per_ns
-            self._tat = tat
-        return self._tat
+        shape = self._shape
+        horizon = now - shape.horizon
+        if self._count and self._start < horizon:
+            self._close()
+        self._floor = self._all().drop_before(horizon, self._floor, shape.per)
 
     def level(self, now_ns: int) -> float:
         """See `Bucket.level`."""
-        now = now_ns * self.policy.rate
-        return max(self._fold(now) - now, 0) / self.policy.per_ns
+        tat = self._fold() if self._tat is None else self._tat
+        return max(tat - now_ns * self._shape.rate, 0) / self._shape.per
 
     def idle(self, now_ns: int) -> bool:
         """See `Bucket.idle`."""
-        now = now_ns * self.policy.rate
+        now = now_ns * self._shape.rate
         self._collect(now)
-        return not self._cells and self._floor <= now
+        tat = self._fold() if self._tat is None else self._tat
+        return not self._count and not self._cells and tat <= now
 
     def everything(self) -> News:
         """See `Bucket.everything`."""
-        return {key: count for key, (count, _) in self._cells.items()}
+        own = {self._id: self._count} if self._count else {}
+        return own | {entry: count for _, entry, count in self._all()}
 
     @property
     def entries(self) -> int:
         """See `Bucket.entries`."""
-        return len(self._cells)
+        return len(self._all()) + bool(self._count)
+
+    # A row's life
+
+    def reconfigure(self, policy: Policy, now_ns: int) -> None:
+        """See `Bucket.reconfigure`: starts move, so that as many tokens as before have come
+        since."""
+        old = self._shape
+        if self._count:
+            self._close()
+        new = _shape(policy, old.origin, old.interval_ns, old.margin_ns)
+        now, then = now_ns * old.rate, now_ns * new.rate
+
+        def moved(time: int) -> int:
+            return then - (now - time) * new.per // old.per
+
+        cells = [(moved(start), entry, count) for start, entry, count in self._all()]
+        floor, late = self._floor, self.late
+        self._begin(new)
+        self.late = late
+        self._cells = Cells(cells)
+        self._tat = self._others = None
+        if floor > _NEVER:
+            self._floor = moved(floor)
+        if cells:
+            self._latest = cells[-1][0]
+
+    def freeze(self, now_ns: int) -> bytes | None:
+        """See `Bucket.freeze`."""
+        shape = self._shape
+        if self._count:
+            if now_ns < self._first_ns + shape.slot_ns:
+                return None
+            self._close()
+        if self._packed is not None:
+            return self._packed
+        self._collect(now_ns * shape.rate)
+        tat = self._fold() if self._tat is None else self._tat
+        cells, floor = self._all(), self._floor
+        # Such a floor is before all cells that are here or may still come.
+        drained = floor <= now_ns * shape.rate - shape.horizon
+        if not cells or (data := cells.pack()) is None:
+            return None
+        base = cells.base.to_bytes(_BASE_BYTES, "little", signed=True)
+        if drained and len(cells) == 1 and cells.latest == cells.base:
+            ((_, entry, count),) = cells
+            return base + _ONE.pack(entry, count)
+        try:
+            times = [time - cells.base for time in (tat, cells.latest)]
+            return base + _MANY.pack(*times, _NO_FLOOR if drained else floor - cells.base) + data
+        except struct.error:
+            return None
+
+    def idle_at_rest(self, data: bytes, now_ns: int) -> bool:
+        """See `Bucket.idle_at_rest`."""
+        shape = self._shape
+        now = now_ns * shape.rate
+        latest = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
+        if len(data) == _BASE_BYTES + _ONE.size:
+            _, count = _ONE.unpack_from(data, _BASE_BYTES)
+            tat = latest + count * shape.per
+        else:
+            after, last, _ = _MANY.unpack_from(data, _BASE_BYTES)
+            tat, latest = latest + after, latest + last
+        return tat <= now and latest < now - shape.horizon
+
+    def thaw(self, data: bytes) -> Ledger:
+        """See `Bucket.thaw`."""
+        shape = self._shape
+        row = Ledger.__new__(Ledger)
+        row._begin(shape)
+        row._packed = data
+        base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
+        if len(data) == _BASE_BYTES + _ONE.size:
+            _, count = _ONE.unpack_from(data, _BASE_BYTES)
+            row._latest = base
+            row._tat = row._others = base + count * shape.per
+        else:
+            tat, latest, floor = _MANY.unpack_from(data, _BASE_BYTES)
+            row._latest = base + latest
+            row._tat = row._others = base + tat
+            row._floor = _NEVER if floor == _NO_FLOOR else base + floor
+        return row
+
+
+def _unpacked(data: bytes) -> Cells:
+    """The cells of a row at rest."""
+    base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
+    if len(data) > _BASE_BYTES + _ONE.size:
+        return Cells.unpack(base, data[_BASE_BYTES + _MANY.size :])
+    entry, count = _ONE.unpack_from(data, _BASE_BYTES)
+    return Cells([(base, entry, count)])

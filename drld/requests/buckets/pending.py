@@ -17,13 +17,19 @@ Key: TypeAlias = Hashable
 """Whose bucket it is."""
 
 
+_NOTHING: tuple[int, Mapping[Key, News]] = 0, {}
+
+
 class Pending:
     """The news for one peer."""
 
-    __slots__ = ("_number", "_repeat_ns", "_told", "news")
+    __slots__ = ("_most", "_number", "_repeat_ns", "_told", "behind", "news")
 
-    def __init__(self, repeat_ns: int | None = None) -> None:
-        """`repeat_ns`: None: nothing is repeated."""
+    def __init__(self, repeat_ns: int | None = None, most: int | None = None) -> None:
+        """`repeat_ns`: None: nothing is repeated; `most`: the most keys of which news pend."""
+        self._most = most
+        self.behind = False
+        """Whether there were too many news, so that the peer needs everything."""
         self.news: dict[Key, News] = {}
         self._repeat_ns = repeat_ns
         self._number = 0
@@ -42,9 +48,15 @@ class Pending:
 
     def add(self, key: Key, news: News) -> None:
         """There are news of a key."""
+        if self.behind:
+            return
         own = self.news.get(key)
         if own is None:
             self.news[key] = dict(news)
+            if self._most is not None and len(self.news) > self._most:
+                self.behind = True
+                self.news.clear()
+                self._told.clear()
             return
         for entry, value in news.items():
             if own.get(entry, -1) < value:
@@ -61,15 +73,15 @@ class Pending:
         if not own:
             del self.news[key]
 
-    def tell(self, news: Mapping[Key, News], now_ns: int) -> tuple[int, dict[Key, News]]:
-        """These news go out now; return the number of their message, and a copy of them."""
-        told = {key: dict(entries) for key, entries in news.items()}
-        for key, entries in told.items():
-            self.has(key, entries)
+    def told(self, news: Mapping[Key, News], now_ns: int) -> int:
+        """These news go out now, and do not change any more; return the number of their message."""
+        if self.news:
+            for key, entries in news.items():
+                self.has(key, entries)
         self._number += 1
-        if self._repeat_ns is not None:
-            self._told[self._number] = now_ns, told
-        return self._number, told
+        if self._repeat_ns is not None and not self.behind:
+            self._told[self._number] = now_ns, news
+        return self._number
 
     def acknowledge(self, number: int) -> None:
         """The peer has received this message."""
@@ -83,5 +95,5 @@ class Pending:
             n for n, (told_ns, _) in self._told.items() if now_ns - told_ns > self._repeat_ns
         ]
         for number in overdue:
-            for key, news in self._told.pop(number)[1].items():
+            for key, news in self._told.pop(number, _NOTHING)[1].items():
                 self.add(key, news)

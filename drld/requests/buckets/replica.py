@@ -8,10 +8,11 @@ those that return what they missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
-from operator import itemgetter
+from itertools import islice
 from random import Random
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from drld.requests.buckets.bucket import Bucket, News
 from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
+from drld.requests.buckets.table import Table
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack, Untold
 
 Outgoing: TypeAlias = "list[tuple[str, Message]]"
@@ -49,6 +51,9 @@ class Replica:
         frequency: FrequencyAnalysis | None = None,
         slack: Slack | None = None,
         repeat_ns: int | None = None,
+        max_keys: int | None = None,
+        max_pending: int | None = None,
+        copied_keys: int | None = None,
     ) -> None:
         """A limiter without knowledge.
 
@@ -59,10 +64,18 @@ class Replica:
             frequency: what tells a peer at once, if anything.
             slack: what tells all peers at once, if anything.
             repeat_ns: after this time, unacknowledged news are told again; None: never.
+            max_keys: keys that have a bucket of their own (`table`); None: all.
+            max_pending: keys of which a peer has news pending. A peer that is silent for longer
+                gets everything when it is heard again; None: there is no bound.
+            copied_keys: keys in a round of which a peer that knows nothing is told; None: all.
         """
-        self.buckets: dict[Hashable, Bucket] = {}
-        self.pending = {peer: Pending(repeat_ns) for peer in peers}
+        self.buckets = Table(make, max_keys)
+        self.pending = {peer: Pending(repeat_ns, max_pending) for peer in peers}
         self._make = make
+        self._max_pending = max_pending
+        self._copied_keys = copied_keys
+        self._copies: dict[str, Iterator[Hashable]] = {}
+        """The keys of which peers are still to be told everything."""
         self._spread = spread
         self._frequency = frequency
         self._slack = slack
@@ -72,25 +85,17 @@ class Replica:
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
         """Numbers of received messages that were not acknowledged yet."""
 
-    def bucket(self, key: Hashable) -> Bucket:
-        """A key's bucket, made if there is none."""
-        bucket = self.buckets.get(key)
-        if bucket is None:
-            bucket = self.buckets[key] = self._make(key)
-        return bucket
-
     def decide(self, key: Hashable, now_ns: int, cost: int = 1) -> Decision:
         """What `take` would decide; it changes nothing and makes no bucket."""
-        return self._known(key).decide(now_ns, cost)
+        return self.buckets.look(key).decide(now_ns, cost)
 
     def level(self, key: Hashable, now_ns: int) -> float:
         """Tokens of a key's bucket in use, as `Bucket.level`."""
-        bucket = self.buckets.get(key)
-        return 0.0 if bucket is None else bucket.level(now_ns)
+        return self.buckets.look(key).level(now_ns)
 
     def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
-        decision, news = self.bucket(key).take(now_ns, cost)
+        decision, news = self.buckets.row(key, now_ns).take(now_ns, cost)
         return decision, self._admitted(key, news, now_ns, cost) if decision.admitted else []
 
     def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
@@ -99,11 +104,15 @@ class Replica:
         A request of several limits is decided under each, and then charged to all. A cost that is
         known afterwards is charged alone, and may leave a debt.
         """
-        return self._admitted(key, self.bucket(key).charge(now_ns, cost), now_ns, cost)
+        news = self.buckets.row(key, now_ns).charge(now_ns, cost)
+        return self._admitted(key, news, now_ns, cost)
 
     def _admitted(self, key: Hashable, news: News, now_ns: int, cost: int) -> Outgoing:
+        if not news:
+            return []
         if self._slack is not None:
-            untold = self._untold.setdefault(key, Untold(now_ns))
+            if (untold := self._untold.get(key)) is None:
+                untold = self._untold[key] = Untold(now_ns)
             untold.tokens += cost
             untold.news |= news
             return self._speak(key, now_ns)
@@ -119,18 +128,25 @@ class Replica:
 
     def _speak(self, key: Hashable, now_ns: int) -> Outgoing:
         """Messages to all peers, if what they do not know of a key matters."""
-        untold, bucket = self._untold[key], self.bucket(key)
+        untold, bucket = self._untold[key], self.buckets[key]
         assert self._slack is not None
         if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
             return []
         return self._tell_all([key], now_ns)
 
     def _tell_all(self, keys: Collection[Hashable], now_ns: int) -> Outgoing:
-        news = {key: self._untold.pop(key).news for key in keys}
-        return self._messages([(peer, news) for peer in self.pending], now_ns)
+        told = {key: self._untold.pop(key).news for key in keys}
+        deltas = self._deltas(told, now_ns)
+        if not deltas:
+            return []
+        return [
+            (peer, Message(one.told(told, now_ns), deltas, self._acknowledged(peer)))
+            for peer, one in self.pending.items()
+        ]
 
     def round(self, now_ns: int, rng: Random) -> Outgoing:
         """The messages of a round: pending news for one peer, and acknowledgements that are due."""
+        self._copy()
         for one in self.pending.values():
             one.repeat(now_ns)
         messages: Outgoing = []
@@ -153,21 +169,22 @@ class Replica:
         """Messages with these news of keys; a peer whose news do not matter any more gets none."""
         messages: Outgoing = []
         for peer, some in news_of:
-            number, news = self.pending[peer].tell(some, now_ns)
-            deltas = {
-                key: delta
-                for key, entries in news.items()
-                if (delta := self._known(key).delta(entries, now_ns))
-            }
-            if deltas:
+            told = {key: dict(entries) for key, entries in some.items()}
+            number = self.pending[peer].told(told, now_ns)
+            if deltas := self._deltas(told, now_ns):
                 messages.append((peer, Message(number, deltas, self._acknowledged(peer))))
             else:
                 self.pending[peer].acknowledge(number)
         return messages
 
-    def _known(self, key: Hashable) -> Bucket:
-        """A key's bucket, which may have been removed while its news were pending."""
-        return self.buckets.get(key) or self._make(key)
+    def _deltas(self, told: Mapping[Hashable, News], now_ns: int) -> dict[Hashable, Any]:
+        """These news as they travel; keys of which nothing matters any more are left out."""
+        found = {}
+        for key, entries in told.items():
+            bucket = self.buckets.get(key) or self._make(key)
+            if delta := bucket.delta(entries, now_ns):
+                found[key] = delta
+        return found
 
     def _acknowledged(self, peer: str) -> tuple[int, ...]:
         received, self._owed[peer] = tuple(self._owed[peer]), []
@@ -181,12 +198,18 @@ class Replica:
         messages: Outgoing = []
         if sender not in self.pending:
             return messages
+        if self.pending[sender].behind:
+            self.pending[sender].behind = False
+            self._copies[sender] = iter([*self.buckets])
         for number in message.received:
             self.pending[sender].acknowledge(number)
         if message.number and self._repeat_ns is not None:
             self._owed[sender].append(message.number)
         for key, delta in message.deltas.items():
-            bucket = self.bucket(key)
+            bucket = self.buckets.own(key, now_ns)
+            if bucket is None:
+                self.buckets.unkept += 1
+                continue
             news, has = bucket.merge(delta, now_ns)
             if news and self._slack is None:
                 for one in self.pending.values():
@@ -210,26 +233,49 @@ class Replica:
                     del one.news[key]
 
     def collect(self, now_ns: int) -> None:
-        """Remove buckets that decide as new ones would."""
+        """Remove buckets that decide as new ones would. It looks at all of them."""
         for key in [key for key, bucket in self.buckets.items() if bucket.idle(now_ns)]:
             self._remove(key)
 
+    def sweep(self, now_ns: int, rows: int) -> None:
+        """Look at so many buckets: drained ones leave, and others come to rest.
+
+        A daemon calls this often with few rows: about a microsecond each.
+        """
+        for key in self.buckets.sweep(now_ns, rows):
+            self._untold.pop(key, None)
+
     def _remove(self, key: Hashable) -> None:
         """Remove a bucket; its pending news may still travel."""
-        del self.buckets[key]
+        self.buckets.drop(key)
         self._untold.pop(key, None)
 
     def returned(self, peer: str) -> None:
         """A peer has begun another life, and knows nothing: tell it everything."""
-        self.pending[peer] = Pending(self._repeat_ns)
+        self.pending[peer] = Pending(self._repeat_ns, self._max_pending)
         self._owed[peer] = []
-        for key, bucket in self.buckets.items():
-            self.pending[peer].add(key, bucket.everything())
+        self._copies[peer] = iter([*self.buckets])
+        if self._copied_keys is None:
+            self._copy()
+
+    def _copy(self) -> None:
+        """Make the next keys pending for peers that are told everything."""
+        for peer, keys in [*self._copies.items()]:
+            one, room = self.pending[peer], self._copied_keys
+            if self._max_pending is not None:
+                left = max(self._max_pending - len(one.news), 0)
+                room = left if room is None else min(room, left)
+            for key in islice(keys, room):
+                if (bucket := self.buckets.get(key)) is not None:
+                    one.add(key, bucket.everything())
+            if operator.length_hint(keys) == 0:
+                del self._copies[peer]
 
     def set_peers(self, peers: Collection[str]) -> None:
         """These are the peers from now on; new ones are told everything."""
         for gone in self.pending.keys() - {*peers}:
             del self.pending[gone], self._owed[gone]
+            self._copies.pop(gone, None)
         for peer in peers:
             if peer not in self.pending:
                 self.returned(peer)
@@ -237,23 +283,26 @@ class Replica:
     def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
         """Keys have these policies from now on; levels stay, in tokens.
 
-        `make` must follow: it makes the buckets of keys that are not here yet.
+        `make` must follow: it makes the buckets of keys that are not here yet. The call is short:
+        each bucket changes when it is next needed, or swept.
         """
-        for key, bucket in self.buckets.items():
-            if (wanted := policy(key)) != bucket.policy:
-                bucket.reconfigure(wanted, now_ns)
+        self.buckets.reconfigure(policy, now_ns)
 
     def busiest(self, number: int, now_ns: int) -> list[tuple[Hashable, float]]:
         """The keys with the most tokens in use now, and how many: the fullest first.
 
         In use are tokens that the fleet admitted, as far as this limiter knows, and that have not
         come back at the key's rate. A key below its rate has next to none, however many requests
-        it makes.
+        it makes. Keys whose buckets came to rest since they were last asked for are left out.
         """
-        levels = ((key, bucket.level(now_ns)) for key, bucket in self.buckets.items())
-        return nlargest(number, (it for it in levels if it[1] > 0), key=itemgetter(1))
+        levels = ((key, bucket.level(now_ns)) for key, bucket in self.buckets.active())
+        return nlargest(number, (it for it in levels if it[1] > 0), key=operator.itemgetter(1))
 
     @property
     def settled(self) -> bool:
         """Whether no peer needs to be told anything."""
-        return not self._untold and all(one.settled for one in self.pending.values())
+        return (
+            not self._untold
+            and not self._copies
+            and all(one.settled for one in self.pending.values())
+        )

@@ -1,0 +1,260 @@
+"""The rows of one limiter: a bucket for each key, in bounded memory.
+
+A row that nobody asks for comes to rest: its bucket becomes a few bytes (`Bucket.freeze`) until it
+is asked for again. A drained row leaves without loss, since a new bucket decides as it did. Both is
+done by a hand (as of the clock algorithm), which looks at a few rows a call. So no call is long.
+
+Where all rows are taken, and the hand finds no drained one, no row that matters leaves. A new key
+shares one of `SHARED_ROWS` rows by its hash: strangers limit each other, and keys that have rows
+notice nothing (the idea of rakelimit). Shared rows are not replicated. So many keys at once are
+either a flood, or `max_keys` is too small; `shared` and `unkept` count both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+
+from drld.requests.buckets.bucket import Bucket
+from drld.requests.buckets.policy import Policy
+from drld.requests.buckets.single import Single
+
+SHARED_ROWS = 2**16
+"""Rows for the keys that have none, of each policy: 10 MB if all are in use. By their number, a
+flood from that many keys or more is held to as many limits."""
+_LOOKS = 2
+"""Rows that the hand looks at for a new key: more than one, so that it goes round faster than the
+table fills."""
+_LAST_LOOKS = 64
+"""The same where all rows are taken: about 50 us."""
+
+
+class _Rows:
+    """Rows whose policies were made alike."""
+
+    __slots__ = ("_like", "_likes", "_make", "_of_policy", "rows")
+
+    def __init__(self, make: Callable[[Hashable], Bucket]) -> None:
+        self._make = make
+        self.rows: dict[Hashable, Bucket | bytes] = {}
+        """By key; `bytes`: at rest."""
+        self._like: Bucket | None = None
+        """Thaws rows: a bucket with the policy of the first row that came to rest."""
+        self._likes: dict[Hashable, Bucket] = {}
+        """The same of keys at rest with another policy."""
+        self._of_policy: dict[Policy, Bucket] = {}
+
+    def like(self, key: Hashable) -> Bucket:
+        """The bucket that thaws a key's row."""
+        like = self._likes.get(key, self._like) if self._likes else self._like
+        assert like is not None
+        return like
+
+    def rest(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
+        """Let a row come to rest, if it can."""
+        like = self._of_policy.get(bucket.policy)
+        if like is None:
+            like = self._make(key)
+            if like.policy != bucket.policy:
+                return
+            self._of_policy[bucket.policy] = like
+        data = bucket.freeze(now_ns)
+        if data is None:
+            return
+        self._like = self._like or like
+        if like is not self._like:
+            self._likes[key] = like
+        self.rows[key] = data
+
+    def bucket(self, key: Hashable) -> Bucket | None:
+        """A key's bucket, apart from the row if that is at rest; None: there is no row."""
+        row = self.rows.get(key)
+        return self.like(key).thaw(row) if isinstance(row, bytes) else row
+
+    def drop(self, key: Hashable) -> None:
+        """Remove a row."""
+        del self.rows[key]
+        self._likes.pop(key, None)
+
+
+class Table(Mapping[Hashable, Bucket]):
+    """Buckets by key. As a mapping it shows them; a row at rest is then not changed by changes."""
+
+    def __init__(self, make: Callable[[Hashable], Bucket], max_keys: int | None = None) -> None:
+        """`make` makes the bucket of a new key; `max_keys`: None: there is no bound."""
+        self._make = make
+        self._max_keys = max_keys
+        self._present = _Rows(make)
+        self._past: _Rows | None = None
+        """Rows that still have the policies from before the last change."""
+        self._changed: tuple[Callable[[Hashable], Policy], int] | None = None
+        """The last change: the policy by key, and when, ns."""
+        self._strangers: dict[tuple[int, Policy], Single] = {}
+        self._hand: Iterator[Hashable] = iter(())
+        self.shared = 0
+        """Times that a row was shared, because all were taken."""
+        self.unkept = 0
+        """Keys in deltas of peers that were dropped, because all rows were taken."""
+        self._late = 0
+        """Tokens that came too late to rows that are at rest now, or have left."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self._present.rows) + (len(self._past.rows) if self._past else 0)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The keys that have rows."""
+        yield from self._present.rows
+        if self._past:
+            yield from self._past.rows
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a key has a row."""
+        return key in self._present.rows or (self._past is not None and key in self._past.rows)
+
+    def __getitem__(self, key: Hashable) -> Bucket:
+        """A key's bucket, to be looked at.
+
+        Raises:
+            KeyError: the key has no row.
+        """
+        self._bring(key)
+        if (bucket := self._present.bucket(key)) is None:
+            raise KeyError(key)
+        return bucket
+
+    @property
+    def late(self) -> int:
+        """Tokens that came too late, of all rows."""
+        return self._late + sum(bucket.late for _, bucket in self.active())
+
+    def active(self) -> Iterator[tuple[Hashable, Bucket]]:
+        """Rows that are not at rest: those that were asked for since the hand was there."""
+        for key, row in self._present.rows.items():
+            if not isinstance(row, bytes):
+                yield key, row
+
+    # Requests and deltas
+
+    def look(self, key: Hashable) -> Bucket:
+        """The bucket that decides about a key, to be looked at."""
+        if self._past is not None:
+            self._bring(key)
+        bucket = self._present.bucket(key)
+        if bucket is None:
+            bucket = self._make(key)
+            if self._full:
+                bucket = self._strangers.get(_shared_row(key, bucket), bucket)
+        return bucket
+
+    def row(self, key: Hashable, now_ns: int) -> Bucket:
+        """The bucket that decides about a key, to be changed: the key's own, or a shared one."""
+        row = self._present.rows.get(key)
+        if row is not None and not isinstance(row, bytes):
+            return row
+        own = self.own(key, now_ns)
+        if own is not None:
+            return own
+        self.shared += 1
+        bucket = self._make(key)
+        shared = _shared_row(key, bucket)
+        if shared not in self._strangers:
+            self._strangers[shared] = Single(bucket.policy)
+        return self._strangers[shared]
+
+    def own(self, key: Hashable, now_ns: int) -> Bucket | None:
+        """A key's own bucket, to be changed; None: it has no row, and all are taken."""
+        if self._past is not None:
+            self._bring(key)
+        rows = self._present.rows
+        bucket = self._present.bucket(key)
+        if bucket is None:
+            if self._max_keys is not None:
+                self.sweep(now_ns, _LOOKS)
+                if self._full:
+                    self.sweep(now_ns, _LAST_LOOKS)
+                if self._full:
+                    return None
+            bucket = self._make(key)
+        rows[key] = bucket
+        return bucket
+
+    @property
+    def _full(self) -> bool:
+        return self._max_keys is not None and len(self) >= self._max_keys
+
+    def drop(self, key: Hashable) -> None:
+        """Remove a row; it must be drained."""
+        self._late += self[key].late
+        self._present.drop(key)
+
+    # Rest
+
+    def sweep(self, now_ns: int, rows: int) -> list[Hashable]:
+        """Look at so many rows: the drained leave, and the others come to rest if they can.
+
+        Returns:
+            The keys whose rows left.
+        """
+        left = []
+        for _ in range(rows):
+            key = next(self._hand, None)
+            if key is None:
+                # A copy of the keys, since rows come and leave meanwhile: 10 ms for a million.
+                self._hand = iter([*self])
+                break
+            if self._past is not None:
+                self._bring(key)
+            row = self._present.rows.get(key)
+            if isinstance(row, bytes):
+                if self._present.like(key).idle_at_rest(row, now_ns):
+                    self._present.drop(key)
+                    left.append(key)
+            elif row is not None:
+                if row.idle(now_ns):
+                    self.drop(key)
+                    left.append(key)
+                else:
+                    self._rest(key, row, now_ns)
+        return left
+
+    def _rest(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
+        self._present.rest(key, bucket, now_ns)
+        if isinstance(self._present.rows[key], bytes):
+            self._late += bucket.late
+
+    # Policies
+
+    def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
+        """Keys have these policies from now on; levels stay, in tokens.
+
+        Rows change when they are next asked for, or the hand is there, as if they had now.
+        """
+        for key in [*self._past.rows] if self._past else ():
+            self._bring(key)
+        self._past, self._present = self._present, _Rows(self._make)
+        self._changed = policy, now_ns
+        # Nobody knows which keys shared them.
+        self._strangers.clear()
+
+    def _bring(self, key: Hashable) -> None:
+        """Give a row of the past the policy of now."""
+        if self._past is None:
+            return
+        bucket = self._past.bucket(key)
+        if bucket is not None:
+            assert self._changed is not None
+            policy, changed_ns = self._changed
+            was_at_rest = isinstance(self._past.rows[key], bytes)
+            self._past.drop(key)
+            if (wanted := policy(key)) != bucket.policy:
+                bucket.reconfigure(wanted, changed_ns)
+            self._present.rows[key] = bucket
+            if was_at_rest:
+                self._present.rest(key, bucket, changed_ns)
+        if not self._past.rows:
+            self._past = None
+
+
+def _shared_row(key: Hashable, bucket: Bucket) -> tuple[int, Policy]:
+    """Keys are hashes under a secret, so nobody chooses who shares a row."""
+    return hash(key) % SHARED_ROWS, bucket.policy

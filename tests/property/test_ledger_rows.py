@@ -1,0 +1,90 @@
+"""Compact rows of the ledger decide as its definition does, whatever becomes of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drld.requests.buckets.bucket import News
+from drld.requests.buckets.ledger import SLOTS, Cell, Ledger
+from drld.requests.buckets.policy import Policy
+from tests.reference_ledger import ReferenceLedger
+
+MS = 1_000_000
+S = 1000 * MS
+INTERVAL_NS = 300 * MS
+OPERATIONS = 150
+ORIGINS = 3
+POLICIES = (
+    Policy(5, 1), Policy(300, 3, 10 * S), Policy(50, 100), Policy(40, 7),
+    # 64 bits do not hold its ticks.
+    Policy(1000, 999_999_937, 3600 * S),
+)  # fmt: skip
+
+
+def reference(policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> ReferenceLedger:
+    return ReferenceLedger(policy, origin, interval_ns, margin_ns)
+
+
+def as_rows_have_it(news: News) -> News:
+    return {origin * SLOTS + slot: count for (origin, slot), count in news.items()}
+
+
+def compare(policy: Policy, margin_ns: int, rng: Random, operations: int) -> None:
+    """Random operations on a row of each of some origins, and on the definition."""
+    rows = [Ledger(policy, origin, INTERVAL_NS, margin_ns) for origin in range(ORIGINS)]
+    truths = [reference(policy, origin, INTERVAL_NS, margin_ns) for origin in range(ORIGINS)]
+    under_way: list[tuple[int, tuple[Cell, ...]]] = []
+    now_ns, fill_ns = 10**6 * S, policy.fill_ns
+    for _ in range(operations):
+        now_ns += rng.choice((0, 0, 1, 7 * MS, 40 * MS, INTERVAL_NS, 2 * S, rng.randrange(fill_ns)))
+        if rng.random() < 0.01:
+            now_ns += 2 * (fill_ns + margin_ns)
+        at = rng.randrange(ORIGINS)
+        row, truth = rows[at], truths[at]
+        what = rng.random()
+        if what < 0.5:
+            cost = rng.randint(1, min(policy.capacity, 5))
+            looked = row.decide(now_ns, cost)
+            taken, expected = row.take(now_ns, cost), truth.take(now_ns, cost)
+            assert looked == taken.decision == expected.decision
+            assert taken.news == as_rows_have_it(expected.news)
+        elif what < 0.55:
+            cost = rng.randint(1, 2 * policy.capacity)
+            assert row.charge(now_ns, cost) == as_rows_have_it(truth.charge(now_ns, cost))
+        elif what < 0.75:
+            assert not row.idle(now_ns) or truth.idle(now_ns)
+            delta = row.delta(row.everything(), now_ns)
+            truth.idle(now_ns)
+            assert sorted(delta) == sorted(truth.delta(truth.everything(), now_ns))
+            under_way.append((now_ns, delta))
+        elif what < 0.95 and under_way:
+            # Late, again, out of order; ages are measured, but for what the path took at the end.
+            sent_ns, delta = rng.choice(under_way[-20:])
+            late_ms = (now_ns - sent_ns) // MS
+            some = rng.sample(delta, rng.randint(0, len(delta)))
+            aged = tuple(cell._replace(age_ms=cell.age_ms + late_ms) for cell in some)
+            truth.idle(now_ns)  # Both have folded what is too old by now.
+            news, has = row.merge(aged, now_ns)
+            expected_news, expected_has = truth.merge(aged, now_ns)
+            assert news == as_rows_have_it(expected_news)
+            assert has == as_rows_have_it(expected_has)
+        elif (data := row.freeze(now_ns)) is not None:
+            assert row.idle_at_rest(data, now_ns) == truth.idle(now_ns)
+            late = row.late
+            rows[at] = row = row.thaw(data)
+            row.late = late
+        assert row.level(now_ns) == truth.level(now_ns)
+        assert row.late == truth.late
+        if truth.idle(now_ns):
+            # It may leave: a new one decides the same.
+            assert row.idle(now_ns)
+            rows[at] = Ledger(policy, at, INTERVAL_NS, margin_ns)
+            truths[at] = reference(policy, at, INTERVAL_NS, margin_ns)
+
+
+@given(st.sampled_from(POLICIES), st.sampled_from([S, 9 * S]), st.integers(0, 2**32))
+def test_a_row_is_the_ledger_of_the_definition(policy: Policy, margin_ns: int, seed: int) -> None:
+    compare(policy, margin_ns, Random(seed), OPERATIONS)
