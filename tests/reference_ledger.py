@@ -18,14 +18,9 @@ _NEVER = -(2**127)
 class ReferenceLedger(Bucket):
     """A replica of the ledger."""
 
-    __slots__ = (
-        "_cells", "_floor", "_interval_ns", "_life", "_margin", "_margin_ns", "_open", "_slot_ns",
-        "_tat", "late",
-    )  # fmt: skip
-
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
         """`interval_ns` is the origin's gossip interval."""
-        super().__init__(policy, origin)
+        self.origin = origin
         self._cells: dict[tuple[int, int], tuple[int, int]] = {}
         """(count, start in ticks) by (origin, slot)."""
         self._floor = _NEVER
@@ -34,7 +29,7 @@ class ReferenceLedger(Bucket):
         """The TAT by all cells; None: cells changed since."""
         self._open: tuple[int, int] | None = None
         """The slot and the first birth, ns, of the last own cell."""
-        self.late = 0
+        self.refused = 0
         """Tokens of cells that came too late."""
         self._interval_ns = interval_ns
         self._margin_ns = margin_ns
@@ -96,7 +91,7 @@ class ReferenceLedger(Bucket):
             if count < known or (count == known and start >= known_start):
                 continue
             if not known and now - start > self._life:
-                self.late += count
+                self.refused += count
                 continue
             self._cells[key] = count, start
             self._tat = None

@@ -37,6 +37,7 @@ def compare(policy: Policy, margin_ns: int, rng: Random, operations: int) -> Non
     rows = [Ledger(policy, origin, INTERVAL_NS, margin_ns) for origin in range(ORIGINS)]
     truths = [reference(policy, origin, INTERVAL_NS, margin_ns) for origin in range(ORIGINS)]
     under_way: list[tuple[int, tuple[Cell, ...]]] = []
+    late = [0] * ORIGINS
     now_ns, fill_ns = 10**6 * S, policy.fill_ns
     for _ in range(operations):
         now_ns += rng.choice((0, 0, 1, 7 * MS, 40 * MS, INTERVAL_NS, 2 * S, rng.randrange(fill_ns)))
@@ -73,14 +74,14 @@ def compare(policy: Policy, margin_ns: int, rng: Random, operations: int) -> Non
             assert has == as_rows_have_it(expected_has)
         elif (data := row.freeze(now_ns)) is not None:
             assert row.idle_at_rest(data, now_ns) == truth.idle(now_ns)
-            late = row.late
+            late[at] += row.late
             rows[at] = row = row.thaw(data)
-            row.late = late
         assert row.level(now_ns) == truth.level(now_ns)
-        assert row.late == truth.late
+        assert late[at] + row.late == truth.refused
         if truth.idle(now_ns):
             # It may leave: a new one decides the same.
             assert row.idle(now_ns)
+            late[at] = 0
             rows[at] = Ledger(policy, at, INTERVAL_NS, margin_ns)
             truths[at] = reference(policy, at, INTERVAL_NS, margin_ns)
 

@@ -28,15 +28,14 @@ class Taken(NamedTuple):
 class Bucket(ABC):
     """A replica of one key's bucket."""
 
-    __slots__ = ("origin", "policy")
+    __slots__ = ()
 
-    late: int = 0
-    """Tokens in deltas that came too late."""
+    policy: Policy
 
-    def __init__(self, policy: Policy, origin: int) -> None:
-        """`origin` is the incarnation of the limiter that holds this replica."""
-        self.policy = policy
-        self.origin = origin
+    @property
+    def late(self) -> int:
+        """Tokens in deltas that came too late."""
+        return 0
 
     def take(self, now_ns: int, cost: int = 1) -> Taken:
         """Take tokens, or refuse.

@@ -21,7 +21,7 @@ _FAR = 2**60
 class Cells:
     """Cells by id, which is any number of 64 bits."""
 
-    __slots__ = ("_counts", "_ids", "_marks", "_starts", "base")
+    __slots__ = ("_counts", "_ids", "_marks", "_starts", "base", "late")
 
     def __init__(self, cells: Iterable[tuple[int, int, int]] = ()) -> None:
         """`cells` are (start, id, count), the oldest first."""
@@ -31,6 +31,8 @@ class Cells:
         self._starts = _narrow([start - self.base for start in columns[0]])
         self._ids = array("Q", columns[1])
         self._counts = array("I", columns[2])
+        self.late = 0
+        """Tokens of cells that came too late."""
         self._marks: list[int] = []
         """From the base, the TAT before cell `_BLOCK`, `2 * _BLOCK`, ..., as far as it is known."""
 

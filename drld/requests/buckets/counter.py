@@ -39,10 +39,11 @@ class CounterDelta(NamedTuple):
 class Counter(Bucket):
     """A replica of the counter."""
 
-    __slots__ = ("_counts", "_limit", "_literal", "_refilled_ns", "_used")
+    __slots__ = ("_counts", "_limit", "_literal", "_refilled_ns", "_used", "origin", "policy")
 
     def __init__(self, policy: Policy, origin: int, *, literal: bool = False) -> None:
-        super().__init__(policy, origin)
+        self.policy = policy
+        self.origin = origin
         self._literal = literal
         self._counts: dict[int, int] = {}
         self._used = 0

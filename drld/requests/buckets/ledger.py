@@ -116,19 +116,19 @@ class Ledger(Bucket):
 
     __slots__ = (
         "_cells", "_count", "_first_ns", "_floor", "_id", "_latest", "_others", "_packed",
-        "_shape", "_start", "_tat", "late",
+        "_shape", "_start", "_tat", "policy",
     )  # fmt: skip
 
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
         """`interval_ns` is the origin's gossip interval."""
-        self._begin(_shape(policy, origin, interval_ns, margin_ns))
-
-    def _begin(self, shape: Shape) -> None:
-        self.policy = shape.policy
-        self.origin = shape.origin
-        self._shape = shape
-        self._id = self._count = self._start = self._first_ns = 0
-        """The own open cell: id, tokens, start, and first birth, ns. No tokens: there is none."""
+        self.policy = policy
+        self._shape = _shape(policy, origin, interval_ns, margin_ns)
+        self._count = 0
+        """Tokens of the own open cell; 0: there is none, and the next three mean nothing."""
+        self._id = 0
+        self._start = 0
+        self._first_ns = 0
+        """Its first birth."""
         self._floor = self._latest = _NEVER
         """The TAT by the cells that were removed; the largest start of the closed cells."""
         self._tat: int | None = _NEVER
@@ -139,8 +139,11 @@ class Ledger(Bucket):
         """The closed cells: own ones, and those of others."""
         self._packed: bytes | None = None
         """In their place, the row at rest that they were in, until they are needed."""
-        self.late = 0
-        """Tokens of cells that came too late."""
+
+    @property
+    def late(self) -> int:
+        """See `Bucket.late`."""
+        return 0 if self._cells is None else self._cells.late
 
     # Requests
 
@@ -245,7 +248,7 @@ class Ledger(Bucket):
             if count < known or (count == known and start >= known_start):
                 continue
             if not known and now - start > shape.life:
-                self.late += count
+                cells.late += count
                 continue
             if mine:
                 self._start, self._count = start, count
@@ -304,13 +307,14 @@ class Ledger(Bucket):
             return then - (now - time) * new.per // old.per
 
         cells = [(moved(start), entry, count) for start, entry, count in self._all()]
-        floor, late = self._floor, self.late
-        self._begin(new)
-        self.late = late
+        late = self.late
+        self.policy = policy
+        self._shape = new
         self._cells = Cells(cells)
+        self._cells.late = late
         self._tat = self._others = None
-        if floor > _NEVER:
-            self._floor = moved(floor)
+        if self._floor > _NEVER:
+            self._floor = moved(self._floor)
         if cells:
             self._latest = cells[-1][0]
 
@@ -357,18 +361,21 @@ class Ledger(Bucket):
         """See `Bucket.thaw`."""
         shape = self._shape
         row = Ledger.__new__(Ledger)
-        row._begin(shape)
+        row.policy = shape.policy
+        row._shape = shape
+        row._count = 0
+        row._cells = None
         row._packed = data
         base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
         if len(data) == _BASE_BYTES + _ONE.size:
-            _, count = _ONE.unpack_from(data, _BASE_BYTES)
             row._latest = base
-            row._tat = row._others = base + count * shape.per
+            row._floor = _NEVER
+            row._tat = row._others = base + _ONE.unpack_from(data, _BASE_BYTES)[1] * shape.per
         else:
             tat, latest, floor = _MANY.unpack_from(data, _BASE_BYTES)
             row._latest = base + latest
-            row._tat = row._others = base + tat
             row._floor = _NEVER if floor == _NO_FLOOR else base + floor
+            row._tat = row._others = base + tat
         return row
 
 

@@ -49,10 +49,10 @@ class Element(NamedTuple):
 class Queue(Bucket):
     """A replica of the queue."""
 
-    __slots__ = ("_births", "_deaths", "_dropped")
+    __slots__ = ("_births", "_deaths", "_dropped", "policy")
 
     def __init__(self, policy: Policy, origin: int) -> None:
-        super().__init__(policy, origin)
+        self.policy = policy
         self._births: list[Birth] = []
         """All births, the oldest first."""
         self._deaths: dict[Birth, int] = {}

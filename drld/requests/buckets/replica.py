@@ -51,6 +51,7 @@ class Replica:
         frequency: FrequencyAnalysis | None = None,
         slack: Slack | None = None,
         repeat_ns: int | None = None,
+        deferred: bool = False,
         max_keys: int | None = None,
         max_pending: int | None = None,
         copied_keys: int | None = None,
@@ -64,6 +65,8 @@ class Replica:
             frequency: what tells a peer at once, if anything.
             slack: what tells all peers at once, if anything.
             repeat_ns: after this time, unacknowledged news are told again; None: never.
+            deferred: what cannot wait for its round waits for `urgent`, so that all keys of a
+                moment share a message to each peer.
             max_keys: keys that have a bucket of their own (`table`); None: all.
             max_pending: keys of which a peer has news pending. A peer that is silent for longer
                 gets everything when it is heard again; None: there is no bound.
@@ -80,6 +83,9 @@ class Replica:
         self._frequency = frequency
         self._slack = slack
         self._repeat_ns = repeat_ns
+        self._deferred = deferred
+        self._urgent: set[Hashable] = set()
+        """Keys of which all peers must be told soon."""
         self._untold: dict[Hashable, Untold] = {}
         """With slack: what no peer was told yet, by key."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
@@ -96,7 +102,7 @@ class Replica:
     def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
         decision, news = self.buckets.row(key, now_ns).take(now_ns, cost)
-        return decision, self._admitted(key, news, now_ns, cost) if decision.admitted else []
+        return decision, self._admitted(key, news, now_ns, cost) if news else []
 
     def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
         """Take tokens in any case (`Bucket.charge`); return the messages that cannot wait.
@@ -108,13 +114,14 @@ class Replica:
         return self._admitted(key, news, now_ns, cost)
 
     def _admitted(self, key: Hashable, news: News, now_ns: int, cost: int) -> Outgoing:
-        if not news:
+        if not news:  # A shared bucket has none.
             return []
         if self._slack is not None:
             if (untold := self._untold.get(key)) is None:
-                untold = self._untold[key] = Untold(now_ns)
-            untold.tokens += cost
-            untold.news |= news
+                self._untold[key] = Untold(now_ns, cost, news)
+            else:
+                untold.tokens += cost
+                untold.news |= news
             return self._speak(key, now_ns)
         for one in self.pending.values():
             one.add(key, news)
@@ -128,11 +135,23 @@ class Replica:
 
     def _speak(self, key: Hashable, now_ns: int) -> Outgoing:
         """Messages to all peers, if what they do not know of a key matters."""
-        untold, bucket = self._untold[key], self.buckets[key]
         assert self._slack is not None
-        if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
+        if key in self._urgent or not self._slack.due(
+            self.buckets[key], self._untold[key], len(self.pending) + 1, now_ns
+        ):
+            return []
+        if self._deferred:
+            self._urgent.add(key)
             return []
         return self._tell_all([key], now_ns)
+
+    def urgent(self, now_ns: int) -> Outgoing:
+        """The messages that could not wait, where they are deferred.
+
+        What a limiter holds back is bounded by slack and by what it admits between two calls.
+        """
+        keys, self._urgent = self._urgent, set()
+        return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
 
     def _tell_all(self, keys: Collection[Hashable], now_ns: int) -> Outgoing:
         told = {key: self._untold.pop(key).news for key in keys}

@@ -12,10 +12,10 @@ from drld.requests.buckets.policy import Decision, Policy
 class Single(Bucket):
     """A bucket that is not replicated; full at first."""
 
-    __slots__ = ("_tat",)
+    __slots__ = ("_tat", "policy")
 
-    def __init__(self, policy: Policy, origin: int = 0) -> None:
-        super().__init__(policy, origin)
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
         self._tat: int | None = None
         """Ticks; None: nothing was taken yet."""
 

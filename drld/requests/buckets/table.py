@@ -148,9 +148,13 @@ class Table(Mapping[Hashable, Bucket]):
 
     def row(self, key: Hashable, now_ns: int) -> Bucket:
         """The bucket that decides about a key, to be changed: the key's own, or a shared one."""
-        row = self._present.rows.get(key)
-        if row is not None and not isinstance(row, bytes):
-            return row
+        present = self._present
+        row = present.rows.get(key)
+        if row is not None:
+            if row.__class__ is not bytes:
+                return row  # type: ignore[return-value]
+            present.rows[key] = bucket = present.like(key).thaw(row)
+            return bucket
         own = self.own(key, now_ns)
         if own is not None:
             return own

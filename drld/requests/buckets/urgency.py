@@ -23,7 +23,7 @@ own cells itself, so nothing is passed on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from drld.requests.buckets.bucket import Bucket, News
 from drld.requests.buckets.queue import MS
@@ -52,8 +52,8 @@ class Untold:
     """What this limiter admitted of a key and has not told."""
 
     since_ns: int
-    tokens: int = 0
-    news: News = field(default_factory=dict)
+    tokens: int
+    news: News
 
 
 @dataclass(frozen=True, slots=True)
