@@ -19,6 +19,7 @@ from testbed.bench import (
     pps,
 )
 from testbed.bench.lanes import Setting
+from testbed.bench.requests import contest
 from testbed.bench.summary import Outcome
 
 
@@ -40,6 +41,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "fleet": Benchmark("members and limits of a fleet come and go", fleet.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
     "hostile": Benchmark("the cost of a hostile gossip datagram", hostile.measure),
+    "requests": Benchmark("a decision on a request, beside Redis", contest.measure),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """The benchmarks in the order in which they run."""

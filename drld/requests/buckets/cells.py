@@ -10,9 +10,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-_BLOCK = 32
+_BLOCK = 16
 """Cells from one remembered TAT to the next: the most that a fold visits beyond those that changed.
-Remembering takes 40 bytes a block, about one a cell."""
+Remembering takes 40 bytes a block, until the row rests."""
 _CELL_BYTES = 20
 _FAR = 2**60
 """Cells whose oldest is so many ticks from the base get another base."""

@@ -24,7 +24,7 @@ def decide(policy: Policy, tat: int, now: int, cost: int) -> Decision:
     """
     if not 0 <= cost <= policy.capacity:
         raise ValueError(f"cost: must be from 0 to the capacity, {policy.capacity} (got {cost})")
-    ahead = admit(policy, tat, now, cost) - now - policy.depth
+    ahead = (tat - now if tat > now else 0) + cost * policy.per_ns - policy.depth
     return ADMITTED if ahead <= 0 else Decision(False, policy.wait_ns(ahead))
 
 
@@ -44,12 +44,19 @@ class Gcra:
         Raises:
             ValueError: the bucket never has so many tokens.
         """
-        now = now_ns * self._policy.rate
-        tat = now if self._tat is None else self._tat
-        decision = decide(self._policy, tat, now, cost)
+        policy, tat = self._policy, self._tat
+        now = now_ns * policy.rate
+        if tat is None or tat < now:
+            tat = now
+        decision = decide(policy, tat, now, cost)
         if decision.admitted:
-            self._tat = admit(self._policy, tat, now, cost)
+            self._tat = tat + cost * policy.per_ns
         return decision
+
+    def charge(self, now_ns: int, cost: int) -> None:
+        """Take tokens in any case, and maybe leave a debt."""
+        now = now_ns * self._policy.rate
+        self._tat = admit(self._policy, now if self._tat is None else self._tat, now, cost)
 
     def level(self, now_ns: int) -> float:
         """Tokens that are taken and not yet refilled."""

@@ -166,7 +166,8 @@ class Ledger(Bucket):
         shape, count = self._shape, self._count
         start = now_ns * shape.rate
         if count and now_ns < self._first_ns + shape.slot_ns:
-            start = max(self._start, start - count * shape.per)
+            start -= count * shape.per
+            start = max(start, self._start)
             others = self._others
         else:
             if count:
@@ -177,7 +178,8 @@ class Ledger(Bucket):
             count = 0
             # It is the last, unless the clock went back.
             others = self._others = self._tat if start >= self._latest else None
-        count = min(count + cost, MAX_TOKENS)
+        count += cost
+        count = min(count, MAX_TOKENS)
         self._count, self._start = count, start
         if others is None:
             self._tat = None
@@ -273,7 +275,8 @@ class Ledger(Bucket):
     def level(self, now_ns: int) -> float:
         """See `Bucket.level`."""
         tat = self._fold() if self._tat is None else self._tat
-        return max(tat - now_ns * self._shape.rate, 0) / self._shape.per
+        ahead = tat - now_ns * self._shape.rate
+        return ahead / self._shape.per if ahead > 0 else 0.0
 
     def idle(self, now_ns: int) -> bool:
         """See `Bucket.idle`."""

@@ -7,7 +7,7 @@ A bucket holds up to `capacity` tokens and gets `rate` tokens each `per_ns`. A t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from drld.model import NS_PER_S
@@ -22,20 +22,18 @@ class Policy:
     rate: int
     """Tokens each `per_ns`."""
     per_ns: int = NS_PER_S
+    depth: int = field(init=False, repr=False, compare=False)
+    """Ticks in which an empty bucket fills."""
 
     def __post_init__(self) -> None:
         for name in ("capacity", "rate", "per_ns"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1 (got {getattr(self, name)})")
-
-    @property
-    def depth(self) -> int:
-        """Ticks in which an empty bucket fills."""
-        return self.capacity * self.per_ns
+        object.__setattr__(self, "depth", self.capacity * self.per_ns)
 
     @property
     def fill_ns(self) -> int:
-        """The same in ns, rounded up."""
+        """The ns in which an empty bucket fills, rounded up."""
         return -(-self.depth // self.rate)
 
     def wait_ns(self, ticks: int) -> int:

@@ -101,8 +101,9 @@ class Replica:
 
     def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
-        decision, news = self.buckets.row(key, now_ns).take(now_ns, cost)
-        return decision, self._admitted(key, news, now_ns, cost) if news else []
+        bucket = self.buckets.row(key, now_ns)
+        decision, news = bucket.take(now_ns, cost)
+        return decision, self._admitted(key, bucket, news, now_ns, cost) if news else []
 
     def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
         """Take tokens in any case (`Bucket.charge`); return the messages that cannot wait.
@@ -110,19 +111,21 @@ class Replica:
         A request of several limits is decided under each, and then charged to all. A cost that is
         known afterwards is charged alone, and may leave a debt.
         """
-        news = self.buckets.row(key, now_ns).charge(now_ns, cost)
-        return self._admitted(key, news, now_ns, cost)
+        bucket = self.buckets.row(key, now_ns)
+        return self._admitted(key, bucket, bucket.charge(now_ns, cost), now_ns, cost)
 
-    def _admitted(self, key: Hashable, news: News, now_ns: int, cost: int) -> Outgoing:
+    def _admitted(
+        self, key: Hashable, bucket: Bucket, news: News, now_ns: int, cost: int
+    ) -> Outgoing:
         if not news:  # A shared bucket has none.
             return []
         if self._slack is not None:
             if (untold := self._untold.get(key)) is None:
-                self._untold[key] = Untold(now_ns, cost, news)
+                untold = self._untold[key] = Untold(now_ns, cost, news)
             else:
                 untold.tokens += cost
                 untold.news |= news
-            return self._speak(key, now_ns)
+            return self._speak(key, bucket, untold, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
@@ -133,11 +136,11 @@ class Replica:
         ]  # fmt: skip
         return self._messages(due, now_ns)
 
-    def _speak(self, key: Hashable, now_ns: int) -> Outgoing:
+    def _speak(self, key: Hashable, bucket: Bucket, untold: Untold, now_ns: int) -> Outgoing:
         """Messages to all peers, if what they do not know of a key matters."""
         assert self._slack is not None
         if key in self._urgent or not self._slack.due(
-            self.buckets[key], self._untold[key], len(self.pending) + 1, now_ns
+            bucket, untold, len(self.pending) + 1, now_ns
         ):
             return []
         if self._deferred:
@@ -238,8 +241,8 @@ class Replica:
                 self._forget(key, bucket, now_ns)
             if bucket.idle(now_ns):
                 self._remove(key)
-            elif key in self._untold:
-                messages += self._speak(key, now_ns)
+            elif (untold := self._untold.get(key)) is not None:
+                messages += self._speak(key, bucket, untold, now_ns)
         return messages
 
     def _forget(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:

@@ -66,5 +66,5 @@ class Slack:
 
     def due(self, bucket: Bucket, untold: Untold, limiters: int, now_ns: int) -> bool:
         """Whether all peers are told now."""
-        free = max(bucket.policy.capacity - bucket.level(now_ns), 0.0)
-        return untold.tokens >= max(1.0, self.sigma * free / limiters)
+        part = self.sigma * (bucket.policy.capacity - bucket.level(now_ns)) / limiters
+        return untold.tokens >= (part if part > 1.0 else 1.0)

@@ -1,0 +1,124 @@
+"""`scripts/bench requests`: contestants in turn, in one run, on the same requests.
+
+A round gives each contestant the same requests, one after the other; every other round goes
+backward. Times are medians over the rounds, and ratios are medians of the ratios within a round, so
+that a host that is busy for a while changes them little.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from testbed.bench.lanes import Setting
+from testbed.bench.requests import rows
+from testbed.bench.requests.load import Asked, Load, uniform, zipf
+from testbed.bench.summary import Outcome, Row
+
+TIME, RATIO = ("a decision", "us"), ("of the first's time", "")
+P99, REFUSED = ("p99", "us"), ("refused", "%")
+
+
+class Result(NamedTuple):
+    """What a contestant did with the requests of a slice."""
+
+    seconds: float
+    refused: int
+    latencies: Sequence[float] = ()
+    """Of each request, seconds; empty: they are not measured one by one."""
+
+
+Slice: TypeAlias = Callable[[Sequence[Asked]], Result]
+"""Decides requests."""
+
+
+class Scene(NamedTuple):
+    """What a contestant starts with."""
+
+    keys: int
+    """That have a bucket before the requests begin; those to be refused are emptied."""
+    state: Path
+    """A directory for sockets and logs."""
+    cpu: int
+    """The processor of servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A contestant."""
+
+    group: str
+    case: str
+    make: Callable[[Scene], AbstractContextManager[Slice]]
+    """Starts it; it ends with the context."""
+    place: int
+    """In its group; the first is what the others are compared with."""
+    below: float | None = None
+    """The goal for a decision, us."""
+    note: str = ""
+    """Its settings."""
+    requests: tuple[int, int] = (20_000, 2_000)
+    """Of a slice, and of a quick one."""
+
+
+def entries() -> list[Entry]:
+    """All contestants, by group."""
+    found = [
+        import_module(f"{rows.__name__}.{module.name}").ENTRY
+        for module in pkgutil.iter_modules(rows.__path__)
+    ]
+    return sorted(found, key=lambda entry: (entry.group, entry.place))
+
+
+async def measure(setting: Setting) -> Outcome:
+    """All contestants under each load."""
+    keys = setting.choose(1_000_000, 20_000)
+    found, notes = [], [f"{keys:,} keys have a bucket before a load begins"]
+    contestants = entries()
+    loads, scene = (uniform(keys), zipf(keys)), Scene(keys, setting.state, setting.cpus[1])
+    for group in dict.fromkeys(entry.group for entry in contestants):
+        some = [entry for entry in contestants if entry.group == group]
+        with ExitStack() as stack:
+            slices = []
+            for entry in some:
+                setting.progress.step(f"starting {entry.case}")
+                slices.append(stack.enter_context(entry.make(scene)))
+            for load in loads:
+                found += list(_rounds(setting, load, some, slices))
+    notes += [f"{entry.case}: {entry.note}" for entry in contestants if entry.note]
+    return Outcome(found, TIME[0], notes)
+
+
+def _rounds(
+    setting: Setting, load: Load, some: Sequence[Entry], slices: Sequence[Slice]
+) -> Iterator[Row]:
+    rounds = setting.choose(15, 3)
+    rng = Random(load.name)
+    seen: list[list[tuple[Result, int]]] = [[] for _ in some]
+    for number in range(rounds + 1):
+        setting.progress.step(f"{some[0].group}, {load.name}: round {number} of {rounds}")
+        asked = load.draw(rng, max(setting.choose(*entry.requests) for entry in some))
+        order = range(len(some))
+        for index in order if number % 2 == 0 else reversed(order):
+            mine = asked[: setting.choose(*some[index].requests)]
+            result = slices[index](mine)
+            # The first round warms up.
+            if number:
+                seen[index].append((result, len(mine)))
+    times = [[1e6 * result.seconds / count for result, count in one] for one in seen]
+    for entry, one, time in zip(some, seen, times, strict=True):
+        named = f"{entry.group}, {load.name}", entry.case
+        yield Row(*named, *TIME, time, below=entry.below)
+        if entry is not some[0]:
+            yield Row(*named, *RATIO, [a / b for a, b in zip(time, times[0], strict=True)])
+        if one[0][0].latencies:
+            p99 = [statistics.quantiles(it.latencies, n=100)[-1] * 1e6 for it, _ in one]
+            yield Row(*named, *P99, p99)
+        yield Row(*named, *REFUSED, [100 * result.refused / count for result, count in one])

@@ -1,0 +1,61 @@
+"""Servers that are asked over a socket: processes of their own on the second processor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.errors import HostError, MeasurementError
+
+_PATIENCE_S = 60.0
+
+
+def program(name: str) -> str:
+    """A program of the virtual environment, or of the system.
+
+    Raises:
+        HostError: it is not installed.
+    """
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    if (found := shutil.which(name, path=places)) is None:
+        raise HostError(f"no {name}: scripts/setup installs it")
+    return found
+
+
+@contextmanager
+def server(command: Sequence[str], path: Path, cpu: int) -> Iterator[socket.socket]:
+    """A connection to the unix socket of a server, which ends with the context.
+
+    Raises:
+        MeasurementError: it does not listen.
+    """
+    log = path.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["taskset", "-c", str(cpu), *command], stdout=output, stderr=output
+        )
+    try:
+        yield _connected(process, path, log)
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE_S)
+
+
+def _connected(process: subprocess.Popen[bytes], path: Path, log: Path) -> socket.socket:
+    deadline = time.monotonic() + _PATIENCE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        sock = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            sock.connect(str(path))
+            return sock
+        sock.close()
+        time.sleep(0.05)
+    raise MeasurementError(f"no server at {path}: {log.read_text(errors='replace')[-500:]}")
