@@ -1,25 +1,13 @@
-"""A study of buckets as data, and a series of its runs for the harness."""
+"""A study of buckets as data. It imports little (`testbed.requests.worker`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from drld.requests.buckets.policy import Policy
-from testbed import provenance
-from testbed.harness.ledger import SCHEMA
-from testbed.harness.schedule import Room, Task
-from testbed.harness.series import Plan
 
-PLANE = "requests"
-_CODE = (
-    "drld/requests/buckets/*.py", "drld/gossip/wire/message.py", "testbed/requests/*.py",
-    "testbed/sim/network.py", "testbed/tcp/clock.py",
-)  # fmt: skip
-"""Files that decide what a run measures."""
-_START_S = 2.0
-"""Time that a run takes to start its process."""
 NS_PER_S = 1_000_000_000
 
 
@@ -28,9 +16,9 @@ class Case:
     """Data, buckets, fleet and paths. Defaults are tables 4.1 and 4.2 of the thesis."""
 
     data: str
-    """One of `workload.DATA_SETS`."""
+    """One of `testbed.requests.workload.DATA_SETS`."""
     buckets: tuple[str, ...]
-    """Of `variants.VARIANTS`."""
+    """Of `testbed.requests.variants.VARIANTS`."""
     repeat: int = 10
     seconds: float = 60.0
     capacity: int = 300
@@ -51,6 +39,18 @@ class Case:
     """From and until when a third of the limiters is cut off, ms."""
     skewed_s: int = 0
     """How far the first limiter's clock is ahead."""
+    drift_ppm: int = 0
+    """How much too fast the first limiter's clock runs."""
+    restart_ms: int = 0
+    """When a third of the limiters begins another life, without knowledge; 0: never."""
+    copies: bool = True
+    """Whether peers send all they know to a limiter that returns; in the thesis they do not."""
+    load: float = 0.0
+    """Requests/s of the data sets `many-keys`, `steady` and `one-millisecond`."""
+    users: int = 5000
+    """Of data set C."""
+    quiet_s: int = 0
+    """After the last message: how long the fleet then runs on, before garbage is counted."""
 
     @property
     def policy(self) -> Policy:
@@ -69,57 +69,3 @@ def case_of(definition: Mapping[str, Any]) -> Case:
     values["cut"] = tuple(values["cut"])
     del values["plane"], values["allocators"]
     return Case(**values)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSeries:
-    """Runs of a case, each in virtual time (`testbed.harness.series.Planned`)."""
-
-    name: str
-    case: Case
-    quick: Mapping[str, Any] | None = field(default_factory=lambda: {"repeat": 2})
-    cpu_s: float = 1.0
-    """Processor time of a run."""
-    simulated: bool = True
-    alone: bool = False
-
-    def load(self, quick: bool) -> Case:
-        """The case as it will run."""
-        return replace(self.case, **((self.quick or {}) if quick else {}))
-
-    def plan(self, quick: bool) -> Plan:
-        """See `Planned.plan`."""
-        case = self.load(quick)
-        runs = [(name, number) for number in range(1, case.repeat + 1) for name in case.buckets]
-        return Plan(runs, case.seconds)
-
-    def tasks(
-        self,
-        quick: bool,
-        room: Room,  # noqa: ARG002 -- no run needs the host for itself
-        runs: Sequence[tuple[str, int]] | None = None,
-    ) -> list[Task]:
-        """See `Planned.tasks`."""
-        return [
-            Task(self.name, name, number, True, _START_S + self.cpu_s)
-            for name, number in (self.plan(quick).runs if runs is None else runs)
-        ]
-
-    def header(self, quick: bool, setting: dict[str, str]) -> dict[str, Any]:
-        """See `Planned.header`."""
-        definition = asdict(self.load(quick))
-        definition["allocators"] = definition.pop("buckets")
-        return {
-            "schema": SCHEMA, "experiment": self.name,
-            "definition": {"plane": PLANE, **definition}, "limiters": [], "setting": setting,
-            **provenance.provenance(simulated=True), "code": self.code(),
-        }  # fmt: skip
-
-    def code(self) -> str:
-        """See `Planned.code`."""
-        return provenance.digest(_CODE)
-
-    @property
-    def worker(self) -> str:
-        """See `Planned.worker`."""
-        return "testbed.requests.worker"

@@ -1,20 +1,21 @@
 """A fleet of replicas under virtual time, over the simulated network of `testbed.sim`.
 
-Each limiter has a clock of its own, which may be wrong by an offset. Rounds begin at random phases.
-A message costs the bytes of its datagrams by the real codec, with IP and UDP headers. In instant
-paths (the thesis') a message arrives before the next request.
+Each limiter has a clock of its own, which may be wrong by an offset, and run too fast. Rounds begin
+at random phases. A message costs the bytes of its datagrams by the real codec, with IP and UDP
+headers. In instant paths (the thesis') a message arrives before the next request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from drld.gossip.wire.message import LONG_TAG_SIZE
+from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE
 from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
 from drld.requests.buckets.replica import Message, Replica
+from testbed.requests.knowledge import Knowledge
 from testbed.sim.network import Conditions, Network
 from testbed.tcp.clock import Clock
 
@@ -29,6 +30,18 @@ Make: TypeAlias = Callable[[int, list[str]], Replica]
 """Makes a limiter's replica; the arguments are its origin (incarnation) and its peers."""
 
 
+class Wrong(NamedTuple):
+    """How a limiter's clock is wrong."""
+
+    offset_ns: int = 0
+    """What it is ahead."""
+    drift_ppm: int = 0
+    """How much too fast it runs."""
+
+
+_RIGHT = Wrong()
+
+
 class Fleet:
     """Limiters `l0`, `l1`, ..., their clocks and their network."""
 
@@ -41,13 +54,16 @@ class Fleet:
         conditions: Conditions,
         *,
         seed: int,
-        offsets_ns: Mapping[int, int] | None = None,
+        wrong: Mapping[int, Wrong] | None = None,
+        knowledge: Knowledge | None = None,
     ) -> None:
-        """`offsets_ns`: what the clocks of some limiters are ahead."""
+        """`wrong`: the clocks that are; `knowledge` records what limiters are told."""
         self.clock = Clock(START_NS)
         self.network: Network[Message] = Network(seed, conditions)
         self.names = [f"l{number}" for number in range(nodes)]
         self.bytes_sent = 0
+        self.payload_sent = 0
+        """The same without the headers and tags of datagrams."""
         self.messages = 0
         self.last_sent_ns = START_NS
         """Of the last message: then nobody has anything to tell."""
@@ -56,27 +72,32 @@ class Fleet:
         self._make = make
         self._form = form
         self._interval_ns = interval_ns
-        self._offsets_ns = dict(offsets_ns or {})
-        self._rng = Random(f"rounds {seed}")
+        self._wrong = dict(wrong or {})
+        self._knowledge = knowledge
+        # Streams of their own: what one limiter does is no chance for another.
+        self._rngs = [Random(f"rounds {seed} {number}") for number in range(nodes)]
         self._lives = [0] * nodes
         self._index = {name: number for number, name in enumerate(self.names)}
         self.replicas = [self._replica(number) for number in range(nodes)]
         self.down: set[int] = set()
         """Limiters that are dead."""
         for number in range(nodes):
-            phase_ns = self._rng.randrange(interval_ns)
+            phase_ns = self._rngs[number].randrange(interval_ns)
             self.clock.at(START_NS + phase_ns, self._round, number)
 
     def _replica(self, number: int) -> Replica:
         peers = [name for name in self.names if name != self.names[number]]
-        return self._make(self._origin(number), peers)
+        return self._make(self.origin(number), peers)
 
-    def _origin(self, number: int) -> int:
+    def origin(self, number: int) -> int:
+        """The incarnation of a limiter's present life."""
         return number + 1 + 1000 * self._lives[number]
 
     def local_ns(self, number: int) -> int:
         """The time by a limiter's own clock."""
-        return self.clock.now_ns + self._offsets_ns.get(number, 0)
+        offset_ns, drift_ppm = self._wrong.get(number, _RIGHT)
+        passed_ns = self.clock.now_ns - START_NS
+        return self.clock.now_ns + offset_ns + passed_ns * drift_ppm // 1_000_000
 
     def take(self, number: int, user: int) -> bool:
         """A request of one token reaches a limiter; return whether it is admitted."""
@@ -85,27 +106,39 @@ class Fleet:
             self._send(number, peer, message)
         return decision.admitted
 
-    def restart(self, number: int) -> None:
-        """A limiter begins another life, without knowledge; its peers send all they know."""
+    def restart(self, number: int, *, copies: bool = True) -> None:
+        """A limiter begins another life, without knowledge; its peers send all they know.
+
+        Without `copies` they do not notice, as in the thesis.
+        """
         self._lives[number] += 1
         self.replicas[number] = self._replica(number)
         self.down.discard(number)
+        if self._knowledge is not None:
+            self._knowledge.forgets(number)
+        if not copies:
+            return
         for other, replica in enumerate(self.replicas):
             if other != number:
                 replica.returned(self.names[number])
 
     def _round(self, number: int) -> None:
-        self.clock.at(self.clock.now_ns + self._interval_ns, self._round, number)
+        drift_ppm = self._wrong.get(number, _RIGHT).drift_ppm
+        interval_ns = self._interval_ns - self._interval_ns * drift_ppm // 1_000_000
+        self.clock.at(self.clock.now_ns + interval_ns, self._round, number)
         if number not in self.down:
-            for peer, message in self.replicas[number].round(self.local_ns(number), self._rng):
+            rng = self._rngs[number]
+            for peer, message in self.replicas[number].round(self.local_ns(number), rng):
                 self._send(number, peer, message)
 
     def _send(self, number: int, peer: str, message: Message) -> None:
         now_ns = self.clock.now_ns
-        size = sum(
-            len(_CODEC.encode(part, 0, message.number)) + LONG_TAG_SIZE + _HEADERS
-            for part in parts(message, self._form, 1, self._origin(number))
-        )
+        sizes = [
+            len(_CODEC.encode(part, 0, message.number))
+            for part in parts(message, self._form, 1, self.origin(number))
+        ]
+        size = sum(sizes) + len(sizes) * (LONG_TAG_SIZE + _HEADERS)
+        self.payload_sent += sum(sizes) - len(sizes) * HEADER.size
         self.bytes_sent += size
         self.messages += 1
         self.log.append((now_ns, size))
@@ -120,6 +153,9 @@ class Fleet:
         name, now_ns = self.names[number], self.clock.now_ns
         for sender, message in self.network.receive(name, now_ns):
             if number not in self.down:
+                if self._knowledge is not None:
+                    for user, delta in message.deltas.items():
+                        self._knowledge.told(number, user, delta)
                 local_ns = self.local_ns(number)
                 for peer, answer in self.replicas[number].receive(sender, message, local_ns):
                     self._send(number, peer, answer)

@@ -1,9 +1,11 @@
-"""The memory of replicas, by a stated accounting and as Python has it.
+"""The memory of replicas: by a stated accounting, as Erlang might have it, and as Python has it.
 
 Accounting, bytes: a key takes 32, a counter's state 16 and 12 an entry, a queue's element 16, a
-ledger's cell 14 and its floor 8. A delta state counts in two ways. `copied` counts each pending
-entry as one of a state. `shared` counts a pointer of 8 for each, as in a runtime whose immutable
-terms several delta states share; a counter's is one pointer, to the whole state.
+ledger's cell 14 and its floor 8. A delta state has a copy of each pending entry.
+
+Erlang, words of 8 bytes, by its Efficiency Guide: a process 338; a map 5, and 2 a pair; a key of
+32 characters 8; a list's cell 2; a tuple 1 and its elements. Terms are immutable, so delta states
+share them: a counter's have a pair for a key, a queue's also a cell for each element.
 """
 
 from __future__ import annotations
@@ -18,33 +20,41 @@ from drld.requests.buckets.delta_codec import Form
 from drld.requests.buckets.replica import Replica
 
 _KEY = 32
-_POINTER = 8
 _STATE = {Form.COUNTER: (_KEY + 16, 12), Form.QUEUE: (_KEY, 16), Form.LEDGER: (_KEY + 8, 14)}
 """Bytes of a key's state, and of each entry."""
+_PAIR, _CELL, _MAP, _PROCESS = 2, 2, 5, 338
+_WORDS = {Form.COUNTER: (_PAIR + 8 + 4 + _MAP, _PAIR), Form.QUEUE: (_PAIR + 8, _CELL + 3),
+          Form.LEDGER: (_PAIR + 8 + 3 + _MAP, _PAIR + 3 + 3)}  # fmt: skip
+"""The same in words."""
 
 
 class Size(NamedTuple):
     """Bytes of a fleet's state."""
 
     local: int
-    """Without delta states."""
-    copied: int
-    shared: int
+    """Without delta states, by the accounting."""
+    whole: int
+    """With them."""
+    erlang: int
 
 
 def size(replicas: Iterable[Replica], form: Form) -> Size:
     """The accounted bytes of replicas."""
     of_key, of_entry = _STATE[form]
-    local = copied = shared = 0
+    key_words, entry_words = _WORDS[form]
+    local = pending = words = 0
     for replica in replicas:
         entries = {key: bucket.entries for key, bucket in replica.buckets.items()}
-        local += sum(of_key + of_entry * count for count in entries.values())
+        total = sum(entries.values())
+        local += of_key * len(entries) + of_entry * total
+        words += _PROCESS + key_words * len(entries) + entry_words * total
         for one in replica.pending.values():
+            words += _MAP
             for key, news in one.news.items():
                 whole = form is Form.COUNTER
-                copied += of_key + of_entry * (entries.get(key, 0) if whole else len(news))
-                shared += _POINTER * (1 if whole else len(news))
-    return Size(local, local + copied, local + shared)
+                pending += of_key + of_entry * (entries.get(key, 0) if whole else len(news))
+                words += _PAIR + (0 if whole else _CELL * len(news))
+    return Size(local, local + pending, 8 * words)
 
 
 def resident(replicas: Iterable[Replica]) -> int:

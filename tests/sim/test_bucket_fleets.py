@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from testbed.requests.case import Case, RequestSeries, case_of
+from testbed.requests.case import Case, case_of
 from testbed.requests.fleet import MS
 from testbed.requests.run import Run, carry_out
+from testbed.requests.series import RequestSeries
 from testbed.requests.workload import DATA_SETS, Request, recorded, requests
 
 S = 1000 * MS
@@ -19,7 +20,7 @@ SMALL = Case("substantial", ("ledger-slack",), capacity=40, rate=4, per_s=10, no
 
 
 def traffic(case: Case, seed: int = 1) -> list[Request]:
-    return requests(case.data, seed, case.capacity, case.rate_s, nodes=case.nodes, duty=case.duty)
+    return requests(case, seed)
 
 
 def run(case: Case, bucket: str, data: list[Request] | None = None) -> Run:
@@ -40,6 +41,60 @@ def test_a_clock_an_hour_off_changes_no_decision(bucket: str) -> None:
     )
     assert right.decisions == ahead.decisions == behind.decisions
     assert right.fleet.bytes_sent == ahead.fleet.bytes_sent
+
+
+def test_a_clock_that_runs_too_fast_moves_a_level_by_what_it_gains() -> None:
+    """One clock gains 5 % from the first request on: 3 s a minute, of 0.4 tokens a second."""
+    right, fast = (run(changed(drift_ppm=ppm, delay_ms=20), "ledger-slack") for ppm in (0, 50_000))
+    assert abs(fast.admitted - right.admitted) <= 1 + 0.4 * 3
+    assert fast.fleet.local_ns(0) - fast.fleet.local_ns(1) > 2.5 * S
+    assert float(fast.excess) <= 1 + 0.4 * 3
+
+
+@pytest.mark.parametrize("bucket", ["counter", "ledger", "ledger-slack"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {}, {"nodes": 3}, {"interval_ms": 1000}, {"delay_ms": 500, "jitter_ms": 500},
+        {"loss": 0.4, "duplicate": 0.3, "jitter_ms": 900}, {"cut": (1000, 31_000)},
+        {"restart_ms": 12_000}, {"restart_ms": 12_000, "copies": False, "loss": 0.3},
+    ],
+    ids=lambda change: " ".join(change) or "none",
+)  # fmt: skip
+def test_the_excess_is_at_most_what_was_not_known(bucket: str, change: dict[str, Any]) -> None:
+    """The bound of docs/replicated-buckets.md, whatever the paths do."""
+    found = run(changed(**change), bucket)
+    assert found.knowledge is not None
+    assert found.excess > 0 or bucket == "ledger-slack"
+    assert found.excess <= found.knowledge.unknown
+
+
+def test_what_is_not_known_is_as_old_as_the_news() -> None:
+    """Two limiters that never hear of each other: one's tokens, and the time since the first."""
+    case = changed(nodes=2, cut=(1, 100_000))
+    data = [Request(1000 + 10 * number, 0, number % 2) for number in range(20)]
+    found = run(case, "ledger-slack", data)
+    assert found.knowledge is not None
+    assert (found.knowledge.unknown, found.knowledge.age_ms) == (10, 190)
+
+
+def test_limiters_that_return_are_told_all_or_stay_behind() -> None:
+    case = changed(rate=1, per_s=1000, restart_ms=12_000)
+    told, unnoticed = (
+        run(replace(case, copies=copies), "ledger-slack") for copies in (True, False)
+    )
+    assert told.caught_up_ms is not None
+    assert unnoticed.caught_up_ms is None or unnoticed.caught_up_ms > told.caught_up_ms
+    assert told.excess < unnoticed.excess
+
+
+def test_a_queue_whose_elements_die_before_their_round_has_no_limit() -> None:
+    """Data set E: an element lives 10 ms, and a round comes each 300 ms."""
+    case = changed(data="high-rate", capacity=100, rate=100, per_s=1, nodes=30)
+    data = [request for request in traffic(case) if request.at_ms < 1000]
+    for bucket in ("queue", "queue-prompt"):
+        assert run(case, bucket, data).rejected == []
+    assert len(data) > 4 * run(case, "counter", data).central_admitted
 
 
 def test_the_queue_minds_a_wrong_clock() -> None:
@@ -135,8 +190,8 @@ def test_drained_keys_leave_and_nothing_is_lost() -> None:
 
 COUNTS = {
     "ten-users": 68.3 * 300, "extreme": 21.5 * 300, "substantial": 3.2 * 300,
-    "barely": 1.1 * 300, "not-limited": 34, "just-above": 112, "high-rate": 20_000,
-    "slow-then-burst": 600, "many-keys": 20_000,
+    "barely": 1.1 * 300, "not-limited": 35, "just-above": 112, "high-rate": 20_000,
+    "slow-then-burst": 600, "many-keys": 600, "steady": 600, "one-millisecond": 600,
 }  # fmt: skip
 """Requests of all data sets but `many-users`, which has 200,000."""
 
@@ -147,10 +202,11 @@ def test_data_sets_are_those_of_the_text(name: str) -> None:
     capacity, rate_s = {
         "just-above": (5, 1.0), "high-rate": (100, 100.0), "slow-then-burst": (100, 100.0),
     }.get(name, (300, 0.3))  # fmt: skip
-    data = requests(name, 1, capacity, rate_s, nodes=30)
+    case = Case(name, ("counter",), capacity=capacity, rate=round(10 * rate_s), seconds=60, load=10)
+    data = requests(case, 1)
     assert [one.at_ms for one in data] == sorted(one.at_ms for one in data)
     assert len(data) == round(COUNTS[name])
-    assert {one.node for one in data} <= set(range(1 if name == "slow-then-burst" else 30))
+    assert 15 < len({one.node for one in data}) <= case.nodes
 
 
 def test_a_recorded_file_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from testbed.reproduce.thesis import (
+    faults,
     just_above,
     many_users,
     one_user,
@@ -17,5 +18,6 @@ FIGURES = (
     many_users.FIGURE,
     just_above.FIGURE,
     open_ends.FIGURE,
+    faults.FIGURE,
     overshoot.FIGURE,
 )

@@ -18,11 +18,13 @@ from testbed.reproduce.thesis.measures import (
     key,
     lines,
     mean,
+    spread,
     title,
 )
-from testbed.requests.case import Case, RequestSeries
+from testbed.requests.case import Case
+from testbed.requests.series import RequestSeries
 
-_BUCKETS = ("counter", "counter-literal", "queue", "ledger", "ledger-slack")
+_BUCKETS = ("counter", "counter-literal", "queue", "queue-safe", "ledger", "ledger-slack")
 _INTERVALS = (300, 450, 900)
 _QUEUE = {300: 7.3, 450: 6.8, 900: 0.0}
 """Rejections of the queue among 8 of one bucket."""
@@ -51,6 +53,8 @@ def evaluate(results: Results) -> Finding:
         tolerance = _TOLERANCE if _QUEUE[interval] else 0.0
         checks += [
             near(f"{interval} ms: rejections of the queue", queue, _QUEUE[interval], tolerance),
+            at_least(f"{interval} ms: rejections of the queue with a safe margin (5.4)",
+                     mean(results, name, "queue-safe", key("rejected")), 6.0),
             at_least(f"{interval} ms: rejections of the ledger",
                      mean(results, name, "ledger", key("rejected")), 6.0),
             near(f"{interval} ms: rejections of ledger and slack",
@@ -60,7 +64,7 @@ def evaluate(results: Results) -> Finding:
         ]  # fmt: skip
         rows += [
             [f"{interval} ms, {title(bucket)}",
-             text(mean(results, name, bucket, key("rejected")), 1),
+             spread(results, name, bucket, key("rejected")),
              text(highest(results, name, bucket, key("excess")), 1),
              text(highest(results, name, bucket, key("shortfall")), 1),
              text(mean(results, name, bucket, lambda run: run["bytes"] / 1000), 0)]
@@ -72,8 +76,10 @@ def evaluate(results: Results) -> Finding:
         f"the queue refuses {', '.join(found)} of 112 requests at 300, 450 and 900 ms; one bucket "
         f"refuses {CENTRAL}",
         "The thesis has a plot without numbers here, and asks for care with the parameters. A queue"
-        " forgets elements that it has not told everybody; a ledger keeps them.",
-        [Table("One user, a request each 0.9 s, 1/s, c = 5; means, and the largest of ten runs",
+        " forgets elements that it has not told everybody. The ledger keeps them, and so does a "
+        "queue that keeps its dead for 30 rounds: the safe margin that section 5.4 proposes.",
+        [Table("One user, a request each 0.9 s, 1/s, c = 5; mean, least and most, or the "
+               "largest, of ten runs",
                ["interval, bucket", "rejected", "peak excess, tokens", "peak shortfall, tokens",
                 "sent, kB"], rows)],
     )  # fmt: skip

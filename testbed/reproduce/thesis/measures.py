@@ -54,6 +54,30 @@ def spread(results: Results, series: str, bucket: str, of_run: OfRun, digits: in
     return f"{statistics.fmean(values):.{digits}f} ({least} to {most})"
 
 
+def by_repetition(results: Results, series: str, other: str, bucket: str) -> list[tuple[Run, Run]]:
+    """The runs of two series that have the same repetition, so the same requests."""
+    others = {run["repetition"]: run for run in results.runs(other, bucket)}
+    return [
+        (run, others[run["repetition"]])
+        for run in results.runs(series, bucket) if run["repetition"] in others
+    ]  # fmt: skip
+
+
+def unknown(results: Results, series: str, bucket: str, name: str) -> float | None:
+    """The largest value of what was not known; None for queues, which do not say whose it is."""
+    runs = results.runs(series, bucket)
+    return max((float(run[name]) for run in runs if run[name] is not None), default=None)
+
+
+def beyond_unknown(results: Results, series: str, bucket: str) -> float | None:
+    """By how many tokens the excess is above those that were unknown, in the worst run.
+
+    The bound says: never above zero.
+    """
+    runs = results.runs(series, bucket)
+    return max((run["excess"] - run["unknown"] for run in runs), default=None)
+
+
 def over(results: Results, series: str, bucket: str, other: str, name: str) -> float | None:
     """A bucket's mean of a value over another bucket's."""
     return ratio(*(mean(results, series, one, key(name)) for one in (bucket, other)))
@@ -113,13 +137,35 @@ def at_least(statement: str, value: float | None, least: float, unit: str = "") 
 def lines(
     axes: Axes, results: Results, series: str, buckets: Sequence[str], of_run: Callable[[Run], Any]
 ) -> bool:
-    """Draw a curve, a value a second, of each bucket's first run; return whether there was one."""
+    """Draw a curve over time of each bucket's first run; return whether there was one."""
     drawn = False
     for number, bucket in enumerate(buckets):
         for run in results.runs(series, bucket)[:1]:
-            axes.plot(of_run(run), color=COLOURS[number % len(COLOURS)], label=title(bucket))
+            values = of_run(run)
+            times_s = [index * run["step_s"] for index in range(len(values))]
+            axes.plot(times_s, values, color=COLOURS[number % len(COLOURS)], label=title(bucket))
             drawn = True
     axes.set_xlabel("Time (s)")
+    if drawn:
+        axes.legend(fontsize=7)
+    return drawn
+
+
+def bars(axes: Axes, results: Results, series: Mapping[str, str], buckets: Sequence[str]) -> bool:
+    """Draw the largest excess of each bucket in each series; return whether there was one."""
+    drawn, width = False, 0.8 / len(buckets)
+    for number, bucket in enumerate(buckets):
+        points = [
+            (place + number * width, excess)
+            for place, name in enumerate(series.values())
+            if (excess := highest(results, name, bucket, key("excess"))) is not None
+        ]
+        if points:
+            places, excesses = zip(*points, strict=True)
+            axes.barh(places, excesses, width, color=COLOURS[number], label=title(bucket))
+            drawn = True
+    axes.set_yticks([place + 0.4 - width / 2 for place in range(len(series))], list(series))
+    axes.invert_yaxis()
     if drawn:
         axes.legend(fontsize=7)
     return drawn

@@ -22,11 +22,12 @@ from testbed.reproduce.thesis.measures import (
     over,
     title,
 )
-from testbed.requests.case import Case, RequestSeries
+from testbed.requests.case import Case
+from testbed.requests.series import RequestSeries
 
 _BUCKETS = ("counter", "queue", "queue-linf", "queue-frequency", "queue-both", "ledger-slack")
 A = RequestSeries(
-    "thesis/ten-users", Case("ten-users", _BUCKETS, repeat=2, seconds=300), {"repeat": 1}, 10,
+    "thesis/ten-users", Case("ten-users", _BUCKETS, repeat=3, seconds=300), None, 20,
 )  # fmt: skip
 CENTRAL = RequestSeries(
     "thesis/central",
