@@ -91,7 +91,8 @@ class Pool:
         self._done += 1
         planned_s, all_s = self._taken.get(task.simulated, (0.0, 0.0))
         self._taken[task.simulated] = planned_s + task.seconds, all_s + took_s
-        self._estimate()
+        if trio.current_time() > self._estimated_s + _SHOW_S:
+            self._estimate()
         self._board.note(f"{task.name}: {took_s:.0f} s; {self._head()}")
 
     async def ask(

@@ -52,15 +52,15 @@ def choose(waiting: Sequence[Task], running: Sequence[Task], room: Room) -> Task
         for task in waiting:
             if task.alone:
                 return task
-    shared = [task for task in waiting if not task.alone and not task.simulated]
-    simulations = [task for task in waiting if task.simulated]
+    # The first of each: there may be thousands.
+    shared = next((task for task in waiting if not task.alone and not task.simulated), None)
     busy = sum(not task.simulated for task in running)
-    if shared and busy < room.jobs:
-        return shared[0]
+    if shared is not None and busy < room.jobs:
+        return shared
     beside = max(room.processors // 2, 1)
-    most = beside if shared or busy else room.processors
-    if simulations and len(running) - busy < most:
-        return simulations[0]
+    most = beside if shared is not None or busy else room.processors
+    if len(running) - busy < most:
+        return next((task for task in waiting if task.simulated), None)
     return None
 
 

@@ -80,7 +80,7 @@ def _unlike(results: Results, case: str, bucket: str) -> float | None:
     pairs = by_repetition(results, SERIES["no fault"].name, SERIES[case].name, bucket)
     if not pairs:
         return None
-    return sum(one["decisions"] != other["decisions"] for one, other in pairs) / len(pairs)
+    return sum(bool(one["decisions"] != other["decisions"]) for one, other in pairs) / len(pairs)
 
 
 def _moved(results: Results, case: str, bucket: str) -> float | None:
