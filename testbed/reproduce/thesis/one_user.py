@@ -46,7 +46,7 @@ FULL = {
 DUTY = {
     (name, kind): RequestSeries(
         f"thesis/{name}-{kind.replace(' ', '').replace('%', '')}",
-        Case(name, _MOVING, duty=duty),
+        Case(name, _MOVING, repeat=5 if kind == "uniform" else 2, duty=duty),
         {"repeat": 1} if kind == "uniform" else None,
     )
     for name in B_VOLUMES for kind, duty in _DUTIES.items()
@@ -63,7 +63,7 @@ SMALL = {
 SIZES = {
     (name, capacity): RequestSeries(
         f"thesis/{name}-size-{capacity}",
-        Case(name, ("counter", "queue-both"), repeat=3, capacity=capacity, rate=capacity,
+        Case(name, ("counter", "queue-both"), repeat=2, capacity=capacity, rate=capacity,
              per_s=1000),
         None, 1.0 if capacity < 300 else 5.0,
     )

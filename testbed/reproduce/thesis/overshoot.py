@@ -47,7 +47,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "300 ms, 10 r, 40 % lost": {"loss": 0.4, "duplicate": 0.2, "repeat_ms": _REPEAT_MS},
 }
 """Changes of the case by gossip interval, requests/s and loss."""
-_REPEATS = {3: 10, 10: 10, 30: 3, 100: 1}
+_REPEATS = {3: 5, 10: 5, 30: 3, 100: 1}
 _CPU_S = {3: 0.2, 10: 0.4, 30: 2, 100: 15}
 _CUT_MS = (2000, 12_000)
 
