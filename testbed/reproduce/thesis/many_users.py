@@ -31,7 +31,7 @@ SERIES = RequestSeries(
     None,
     15,
 )  # fmt: skip
-"""Five times 20 users: an hour of 5,000 would take hours. A bucket is full after 1,000 s."""
+"""Three times 20 users: an hour of 5,000 would take hours. A bucket is full after 1,000 s."""
 
 
 def evaluate(results: Results) -> Finding:
