@@ -27,7 +27,7 @@ from testbed.requests.series import RequestSeries
 _BUCKETS = ("counter", "queue", "ledger-slack")
 SERIES = RequestSeries(
     "thesis/many-users",
-    Case("many-users", _BUCKETS, seconds=3600, users=20, quiet_s=1100),
+    Case("many-users", _BUCKETS, repeat=3, seconds=3600, users=20, quiet_s=1100),
     None,
     15,
 )  # fmt: skip
