@@ -5,9 +5,10 @@ Each plane explains its own items. The module `explain` that it registers (drld.
 - `read(text)`: the item that a text is, or an InputError;
 - `WORDS`: what is said of it (`Words`);
 - `remarks(item)`: what is to be known of it, a sentence each;
-- `explain(item, limits, policing, now_ns)`: an `Explanation` for each limit of the plane;
-- `captured(stream, words)`: the items of a capture, with their times in ns, as texts for `read`;
-  None is something that no limit sees. `words` describe all of them. Or an InputError.
+- `Explainer(limits, misses=...).explain(item, policing, now_ns)`: an `Explanation` for each limit
+  of the plane, or, without `misses`, for each that the item falls under;
+- `captured(stream, words)`: the items of a capture, a `CapturedItem` each. `words` describe all of
+  them. Or an InputError.
 """
 
 from __future__ import annotations
@@ -53,6 +54,17 @@ class Explanation(TypedDict):
     drop_probability: float
     flow_rate_bps: float | None
     """Fair rate of a flow; None: flows are not policed one by one."""
+
+
+class CapturedItem(NamedTuple):
+    """One item of a capture."""
+
+    time_ns: int
+    """Unix time."""
+    item: Any
+    """Hashable, as items that are equal are explained once; None: no limit sees it."""
+    text: str
+    """For `read`, which then returns the item."""
 
 
 def read_item(text: str) -> tuple[ModuleType, Any]:

@@ -20,6 +20,7 @@ configuration, `drlctl` and control API:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -34,8 +35,14 @@ PLANES = ("drld.capture", "drld.requests")
 
 def registered(name: str) -> list[ModuleType]:
     """The modules of this name that planes register, in their order; a plane may have none."""
-    names = [f"{plane}.registered.{name}" for plane in PLANES]
-    return [import_module(module) for module in names if find_spec(module)]
+    return [*_modules(name, PLANES)]
+
+
+@cache
+def _modules(name: str, planes: tuple[str, ...]) -> tuple[ModuleType, ...]:
+    """To look for a module takes longer than most of them work."""
+    names = [f"{plane}.registered.{name}" for plane in planes]
+    return tuple(import_module(module) for module in names if find_spec(module))
 
 
 def first_to_read(name: str, read: Callable[[ModuleType], T]) -> T:

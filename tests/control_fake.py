@@ -347,9 +347,12 @@ class FakeDaemon:
         for number in numbers:
             self.hub.publish(limit, lambda: record(limit, number))  # noqa: B023 -- called at once
 
-    def explain(self, item: str) -> Iterable[Explanation]:
-        read_item(item)
-        return self.explanations
+    def explainer(self, *, misses: bool) -> Callable[[str], Iterable[Explanation]]:
+        def explain(item: str) -> Iterable[Explanation]:
+            read_item(item)
+            return [row for row in self.explanations if misses or row["misses"] is None]
+
+        return explain
 
     def datapath_of(self, kind: type[T]) -> T | None:
         return next((it for it in self.datapaths if isinstance(it, kind)), None)

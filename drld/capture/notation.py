@@ -144,8 +144,20 @@ def crossing(words: str) -> tuple[tuple[tuple[Direction, str], ...], int]:
     return described.crosses, described.mark
 
 
+def captured_packet(
+    data: bytes, size: int, crosses: tuple[tuple[Direction, str], ...], mark: int
+) -> Packet:
+    """A packet of a capture: its first bytes, its size, and what `crossing` says of it."""
+    header = parse(data[:COPY_BYTES], size)
+    return Packet(header, _capable(header, data), mark, crosses)
+
+
+def _capable(header: Header, data: bytes) -> bool:
+    return header.defect is None and ecn_capable(data)
+
+
 def _of(header: Header, data: bytes, options: Mapping[str, str]) -> Packet:
-    return _at(header, header.defect is None and ecn_capable(data), options)
+    return _at(header, _capable(header, data), options)
 
 
 def _at(header: Header, capable: bool, options: Mapping[str, str]) -> Packet:

@@ -4,30 +4,54 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlencode
 
 import click
 
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, json_option, rate_or_none, write_json, write_table
+from drld.cli.progress import Progress
 from drld.errors import InputError
-from drld.explanation import Explanation, Words, read_item
+from drld.explanation import CapturedItem, Explanation, Words, read_item
 from drld.model import NS_PER_S
 from drld.planes import first_to_read
 from drld.units import human_amount
 
+if TYPE_CHECKING:
+    from drld.model import Enforcement, FlowKey
+    from drld.police.policer import Policer
+    from drld.spec import LimitSpec
+
 _HEADERS = ("LIMIT", "MODE", "VERDICT", "WHY", "BUCKET", "DEPTH", "FAIR RATE")
-_KEPT = 4096
-"""Answers that are kept while a capture is explained: many of its items are alike."""
+_KEPT = 32_768
+"""Answers that are kept while a capture is explained: many of its items are alike. As JSON they
+take some 50 MB with two limits."""
+_AT_ONCE = 8192
+"""Items that are read before the limits are asked about those that are new: a second's work."""
+_BODY_BYTES = 65_000
+"""Of the items of a question to the daemon, which takes 65,536 bytes."""
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".jsonl", ".log")
 """Names of files: what ends so is no item."""
 
-Ask = Callable[[str], list[Explanation]]
+
+class Limits(Protocol):
+    """Limits that are asked about items."""
+
+    def one(self, text: str) -> list[Explanation]:
+        """What each limit does with an item.
+
+        Raises:
+            InputError: the text is none.
+        """
+
+    def many(self, found: Sequence[CapturedItem]) -> Iterator[list[Explanation]]:
+        """What the limits that an item falls under do with it, for each of some items."""
 
 
 @click.command()
@@ -52,67 +76,96 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
     drlctl explain namespace=api user=alice cost=3
     """
     text = " ".join(item)
-    ask = _file(config) if config else _daemon(daemon)
+    limits = _File(config) if config else _Daemon(daemon)
     path, _, words = text.partition(" ")
     if Path(path).is_file() or path.endswith(_CAPTURES):
         try:
             with Path(path).open("rb") as stream:
-                _explain_capture(stream, words, ask, as_json)
+                _explain_capture(stream, Path(path), words, limits, as_json)
         except InputError as error:
             raise Refused(f"{path}: {error}") from None
         except OSError as error:
             raise Refused(f"{path}: {error.strerror}") from None
         return
     try:
-        _explain_one(text, ask, as_json)
+        _explain_one(text, limits, as_json)
     except InputError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _daemon(daemon: Daemon) -> Ask:
+class _Daemon:
     """The limits of the daemon, in their present state."""
 
-    def ask(text: str) -> list[Explanation]:
-        return cast(list[Explanation], daemon.get(f"/v1/explain?{urlencode({'item': text})}"))
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
 
-    return ask
+    def one(self, text: str) -> list[Explanation]:
+        return cast(list[Explanation], self._daemon.get(f"/v1/explain?{urlencode({'item': text})}"))
+
+    def many(self, found: Sequence[CapturedItem]) -> Iterator[list[Explanation]]:
+        texts: list[str] = []
+        size = 0
+        for it in found:
+            length = len(json.dumps(it.text)) + len(", ")
+            if texts and size + length > _BODY_BYTES:
+                yield from self._asked(texts)
+                texts, size = [], 0
+            texts.append(it.text)
+            size += length
+        yield from self._asked(texts)
+
+    def _asked(self, texts: Sequence[str]) -> Iterator[list[Explanation]]:
+        for rows in self._daemon.post("/v1/explain", {"items": texts}):
+            if isinstance(rows, dict):
+                raise InputError(rows["error"])
+            yield rows
 
 
-def _file(path: str) -> Ask:
+class _File:
     """The limits of a configuration, as a daemon starts: static shares and full buckets."""
-    from drld.config import load
-    from drld.errors import ConfigError
-    from drld.limiter import share_of, static_share
-    from drld.police.policer import Policer
 
-    try:
-        spec = load(path)
-    except ConfigError as error:
-        raise Refused("\n".join(error.problems)) from None
-    records = {
-        limit.id: static_share(
-            limit.policy, share_of(limit.policy.shares, spec.name, len(spec.members))
-        )
-        for limit in spec.limits
-    }
+    def __init__(self, path: str) -> None:
+        """Read the file.
 
-    def ask(text: str) -> list[Explanation]:
-        plane, item = read_item(text)
-        return [
-            *plane.explain(
-                item,
-                spec.limits,
-                lambda limit, _: (Policer(limit.policy, records[limit.id], 0), records[limit.id]),
-                0,
+        Raises:
+            Refused: it cannot be used.
+        """
+        from drld.config import load
+        from drld.errors import ConfigError
+        from drld.limiter import share_of, static_share
+
+        try:
+            spec = load(path)
+        except ConfigError as error:
+            raise Refused("\n".join(error.problems)) from None
+        self._limits = spec.limits
+        self._records = {
+            limit.id: static_share(
+                limit.policy, share_of(limit.policy.shares, spec.name, len(spec.members))
             )
-        ]
+            for limit in spec.limits
+        }
 
-    return ask
+    def one(self, text: str) -> list[Explanation]:
+        plane, item = read_item(text)
+        return [*plane.Explainer(self._limits).explain(item, self._policing, 0)]
+
+    def many(self, found: Sequence[CapturedItem]) -> Iterator[list[Explanation]]:
+        plane, _ = read_item(found[0].text)
+        explainer = plane.Explainer(self._limits, misses=False)
+        for it in found:
+            yield [*explainer.explain(it.item, self._policing, 0)]
+
+    def _policing(self, limit: LimitSpec, _: FlowKey) -> tuple[Policer, Enforcement]:
+        from drld.police.policer import Policer
+
+        record = self._records[limit.id]
+        return Policer(limit.policy, record, 0), record
 
 
-def _explain_one(text: str, ask: Ask, as_json: bool) -> None:
+def _explain_one(text: str, limits: Limits, as_json: bool) -> None:
     plane, item = read_item(text)
-    rows = ask(text)
+    rows = limits.one(text)
     if as_json:
         write_json(_answer(plane, item, rows))
         return
@@ -125,57 +178,95 @@ def _explain_one(text: str, ask: Ask, as_json: bool) -> None:
     click.echo(f"now: {_shown(plane)[verdict]}" + (f" by {by}" if by else ""))
 
 
-def _explain_capture(stream: IO[bytes], words: str, ask: Ask, as_json: bool) -> None:
+def _explain_capture(
+    stream: IO[bytes], path: Path, words: str, limits: Limits, as_json: bool
+) -> None:
     """Explain each item of a capture to programs, and their verdicts in sum to people.
 
     Raises:
         InputError: it is no capture, or damaged; the items before the damage are explained.
     """
-    verdicts: Counter[tuple[str, str]] = Counter()
-    remarks: Counter[str] = Counter()
-    known: dict[Any, list[Explanation]] = {}
     plane, captured = first_to_read("explain", lambda it: (it, _captured(it, stream, words)))
-    damage = None
-    while True:
+    shown = _EachAsJson(plane) if as_json else _Sums(plane)
+    progress = Progress(stream, path, f"{plane.WORDS.item}s")
+    known: dict[Any, Any] = {None: shown.judged(None, [])}
+    damage, done = None, 0
+    while damage is None:
+        some: list[CapturedItem] = []
         try:
-            time_ns, text = next(captured)
-        except StopIteration:
-            break
+            for it in islice(captured, _AT_ONCE):
+                some.append(it)
         except InputError as error:
             damage = error
+        if not some and damage is None:
             break
-        item, rows = None, list[Explanation]()
-        if text is not None:
-            item = plane.read(text)
-            if item not in known:
-                if len(known) >= _KEPT:
-                    known.clear()
-                known[item] = [row for row in ask(text) if row["misses"] is None]
-            rows = known[item]
-        if as_json:
-            click.echo(json.dumps({"t": time_ns / NS_PER_S, **_answer(plane, item, rows)}))
-            continue
-        verdict, by = _overall(rows)
-        verdicts[_shown(plane)[verdict], by or ", ".join(row["limit"] for row in rows) or NONE] += 1
-        remarks.update(["No limit sees it."] if item is None else plane.remarks(item))
-    if not as_json:
-        _write_sums(verdicts, remarks)
+        new = {it.item: it for it in some if it.item not in known}
+        if len(known) + len(new) > _KEPT:
+            known = {None: known[None]}
+            new = {it.item: it for it in some if it.item is not None}
+        if new:
+            for item, rows in zip(new, limits.many([*new.values()]), strict=True):
+                known[item] = shown.judged(item, rows)
+        for it in some:
+            shown.add(it.time_ns, known[it.item])
+        done += len(some)
+        progress.show(done)
+    progress.end(done)
+    shown.end()
     if damage:
         raise damage
 
 
-def _write_sums(verdicts: Counter[tuple[str, str]], remarks: Counter[str]) -> None:
-    """Write how many items got which verdict, and how many each remark is about."""
-    counted = [(*key, str(count)) for key, count in verdicts.most_common()]
-    write_table(("VERDICT", "LIMIT", "COUNT"), counted, left=2)
-    for remark, count in remarks.most_common():
-        click.echo(f"{count}: {remark}")
+class _EachAsJson:
+    """An object for each item, one a line."""
+
+    def __init__(self, plane: ModuleType) -> None:
+        self._plane = plane
+
+    def judged(self, item: Any, rows: list[Explanation]) -> str:
+        """What is kept of items that are alike: the object without its beginning."""
+        return json.dumps(_answer(self._plane, item, rows))[1:]
+
+    def add(self, time_ns: int, kept: str) -> None:
+        """Write an item."""
+        click.echo(f'{{"t": {json.dumps(time_ns / NS_PER_S)}, {kept}')
+
+    def end(self) -> None:
+        """All are written."""
 
 
-def _captured(plane: ModuleType, stream: IO[bytes], words: str) -> Iterator[tuple[int, str | None]]:
+class _Sums:
+    """How many items got which verdict, and how many each remark is about."""
+
+    def __init__(self, plane: ModuleType) -> None:
+        self._plane = plane
+        self._verdicts: Counter[tuple[str, str]] = Counter()
+        self._remarks: Counter[str] = Counter()
+
+    def judged(self, item: Any, rows: list[Explanation]) -> tuple[tuple[str, str], Sequence[str]]:
+        """What is kept of items that are alike: the verdict and the limits, and the remarks."""
+        verdict, by = _overall(rows)
+        limits = by or ", ".join(row["limit"] for row in rows) or NONE
+        remarks = ["No limit sees it."] if item is None else self._plane.remarks(item)
+        return (_shown(self._plane)[verdict], limits), remarks
+
+    def add(self, _: int, kept: tuple[tuple[str, str], Sequence[str]]) -> None:
+        """Count an item."""
+        self._verdicts[kept[0]] += 1
+        self._remarks.update(kept[1])
+
+    def end(self) -> None:
+        """Write the sums."""
+        counted = [(*key, str(count)) for key, count in self._verdicts.most_common()]
+        write_table(("VERDICT", "LIMIT", "COUNT"), counted, left=2)
+        for remark, count in self._remarks.most_common():
+            click.echo(f"{count}: {remark}")
+
+
+def _captured(plane: ModuleType, stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
     """The plane's items in a capture, from its beginning."""
     stream.seek(0)
-    captured: Iterator[tuple[int, str | None]] = plane.captured(stream, words)
+    captured: Iterator[CapturedItem] = plane.captured(stream, words)
     return captured
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -15,6 +13,7 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.in_force import limits_of
 from drld.cli.output import json_option, write_fields, write_json, write_table
+from drld.cli.progress import Progress
 from drld.cli.suggestion import suggestion_fields
 from drld.errors import InputError
 from drld.explanation import Words
@@ -89,7 +88,7 @@ def replay(
                 return made(its)
 
             replayed = first_to_read("replay", read)
-            damage = _run(replayed, stream, Path(trace).stat().st_size)
+            damage = _run(replayed, Progress(stream, Path(trace), replayed.items))
     except InputError as error:
         raise Refused(f"{trace}: {error}") from None
     except OSError as error:
@@ -149,28 +148,15 @@ def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitS
         raise click.UsageError("\n".join(error.problems)) from None
 
 
-def _run(replayed: Any, stream: IO[bytes], size: int) -> str | None:
-    """Replay the items; return why not all, if so.
-
-    On a terminal, with the progress and the items a second.
-    """
-    began = time.monotonic()
-    shown = sys.stderr.isatty()
+def _run(replayed: Any, progress: Progress) -> str | None:
+    """Replay the items; return why not all, if so."""
     damage = None
     try:
         for count in replayed.run():
-            if shown:
-                rate = human_number(count / (time.monotonic() - began))
-                read = f"{stream.tell() / size:.0%}"
-                done = f"{read}, {human_number(count)} {replayed.items}, {rate} {replayed.items}/s"
-                click.echo(f"\r{done:<60}", err=True, nl=False)
+            progress.show(count)
     except InputError as error:
         damage = str(error)
-    if shown:
-        rate = human_number(replayed.count / (time.monotonic() - began))
-        click.echo(
-            f"\r{f'{replayed.count} {replayed.items}, {rate} {replayed.items}/s':<60}", err=True
-        )
+    progress.end(replayed.count)
     return damage
 
 

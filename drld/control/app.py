@@ -49,10 +49,23 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
 
     async def explain(request: Request) -> ASGIApp:
         try:
-            rows = backend.explain(request.query_params.get("item", ""))
+            rows = backend.explainer(misses=True)(request.query_params.get("item", ""))
         except InputError as error:
             raise HTTPException(422, str(error)) from None
         return _Listing(lambda: rows, turns)
+
+    async def explain_many(request: Request) -> ASGIApp:
+        items = _items(await request.body())
+        explained = backend.explainer(misses=False)
+
+        def rows() -> Iterator[object]:
+            for item in items:
+                try:
+                    yield [*explained(item)]
+                except InputError as error:
+                    yield {"error": str(error)}
+
+        return _Listing(rows, turns)
 
     async def reload(request: Request) -> Response:
         await backend.reload(request.state.peer)
@@ -62,6 +75,7 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
         Route("/v1/status", status),
         Route("/v1/config", _Listing(backend.config, turns), methods=["GET"]),
         Route("/v1/explain", explain),
+        Route("/v1/explain", explain_many, methods=["POST"]),
         Route("/v1/limits", _Limits(backend, turns), methods=["GET"]),
         Route("/v1/limits/{name}", limit),
         Route("/v1/limits/{name}/trace", _Trace(backend, turns), methods=["GET"]),
@@ -69,6 +83,21 @@ def _routes(backend: Backend, turns: Turns) -> list[Route]:
         Route("/v1/peers", _Listing(backend.peers, turns), methods=["GET"]),
         Route("/v1/reload", changing(reload), methods=["POST"]),
     ]
+
+
+def _items(data: bytes) -> list[str]:
+    """The items of a body.
+
+    Raises:
+        HTTPException: the body has another form.
+    """
+    try:
+        items = json.loads(data)["items"]
+        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+            return items
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise HTTPException(422, 'the body must be {"items": ["..."]}')
 
 
 Maker = Callable[[Backend, Turns], list[Route]]

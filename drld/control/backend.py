@@ -60,11 +60,11 @@ class Backend(Protocol):
     def peers(self) -> Iterable[PeerReport]:
         """Every peer, in the order of the configuration."""
 
-    def explain(self, item: str) -> Iterable[Explanation]:
-        """What each limit would do with an item now, in the order in which they check it.
+    def explainer(self, *, misses: bool) -> Callable[[str], Iterable[Explanation]]:
+        """What says what each limit would do with an item now, in the order in which they check it.
 
-        Raises:
-            InputError: the text is no item of any plane.
+        Without `misses`, only of the limits that the item falls under. It raises InputError for a
+        text that is no item of any plane.
         """
 
     def datapath_of(self, kind: type[T]) -> T | None:

@@ -699,13 +699,9 @@ class Daemon:
         """What each limit is sorted by, in the order of the configuration."""
         return report.ranks(self.engine, by)
 
-    def explain(self, item: str) -> Iterator[Explanation]:
-        """What each limit would do with an item now.
-
-        Raises:
-            InputError: the text is no item of any plane.
-        """
-        return report.explanations(self.engine, item, clock())
+    def explainer(self, *, misses: bool) -> Callable[[str], Iterator[Explanation]]:
+        """What says what each limit would do with an item now."""
+        return report.explainer(self.engine, clock, misses=misses)
 
     def datapath_of(self, kind: type[T]) -> T | None:
         """The running datapath of this type; None: there is none."""

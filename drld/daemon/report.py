@@ -7,8 +7,9 @@ another unit. Inside drld they are tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from drld import reload
 from drld.control.ranking import Rank
@@ -141,20 +142,25 @@ def limit_report(
     )
 
 
-def explanations(engine: Engine, text: str, now_ns: int) -> Iterator[Explanation]:
-    """What each limit would do with an item now.
-
-    Raises:
-        InputError: the text is no item of any plane.
-    """
-    plane, item = read_item(text)
+def explainer(
+    engine: Engine, clock: Callable[[], int], *, misses: bool
+) -> Callable[[str], Iterator[Explanation]]:
+    """What says what each limit would do with an item now; see `Backend.explainer`."""
+    explainers: dict[str, Any] = {}
 
     def policing(limit: LimitSpec, flow: FlowKey) -> tuple[Policer, Enforcement]:
         managed = engine.limits[limit.id]
         return managed.datapath.snapshot(limit.id, flow), _record(managed)
 
-    found: Iterator[Explanation] = plane.explain(item, engine.spec.limits, policing, now_ns)
-    return found
+    def explain(text: str) -> Iterator[Explanation]:
+        plane, item = read_item(text)
+        its = explainers.get(plane.__name__)
+        if its is None:
+            its = explainers[plane.__name__] = plane.Explainer(engine.spec.limits, misses=misses)
+        found: Iterator[Explanation] = its.explain(item, policing, clock())
+        return found
+
+    return explain
 
 
 def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | None:

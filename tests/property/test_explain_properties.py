@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drld.capture.gate import Gate
 from drld.capture.notation import read
-from drld.capture.registered.explain import explain
+from drld.capture.registered.explain import Explainer
 from drld.capture.spec import Match
 from drld.model import Enforcement
 from drld.police.direction import Direction
@@ -63,6 +63,7 @@ def test_what_is_said_is_what_happens(pairs, traffic) -> None:  # type: ignore[n
         paused = policy.mode is Mode.PAUSE
         limits.append((replace(limit, policy=policy), Enforcement() if paused else record))
     records = {limit.id: record for limit, record in limits}
+    explainer = Explainer(limit for limit, _ in limits)
     gate = Gate(Random(1))
     gate.replace(limits, 0)
     now_ns = 0
@@ -70,9 +71,8 @@ def test_what_is_said_is_what_happens(pairs, traffic) -> None:  # type: ignore[n
         now_ns += wait_ms * MS
         packet = read(f"{data.hex()} out eth1")
         rows = [
-            *explain(
+            *explainer.explain(
                 packet,
-                [limit for limit, _ in limits],
                 lambda limit, _: (gate.copy_of(limit.id), records[limit.id]),
                 now_ns,
             )

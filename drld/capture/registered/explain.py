@@ -9,79 +9,121 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
-from drld.capture.criteria import first_miss, hook, remarks
+from drld.capture.criteria import first_miss, remarks
 from drld.capture.matcher import Matcher
-from drld.capture.notation import Packet, read
+from drld.capture.notation import Packet, captured_packet, crossing, read
 from drld.capture.packet import COPY_BYTES
-from drld.capture.spec import Match
+from drld.capture.spec import Match, match_of
 from drld.capture.trace_file import packets
-from drld.explanation import Explanation, Words, row, tried
+from drld.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.model import Enforcement, FlowKey
 from drld.police.direction import Direction
 from drld.police.policer import Policer
 from drld.spec import LimitSpec
 
-__all__ = ["WORDS", "captured", "explain", "read", "remarks"]
+__all__ = ["WORDS", "Explainer", "captured", "read", "remarks"]
 
 
 WORDS = Words("packet", "flow", "forwarded", "dropped", "drops")
 
 
-def captured(stream: IO[bytes], words: str) -> Iterator[tuple[int, str | None]]:
-    """The packets of a capture: Unix time, ns, and text; None: no IP, so under no limit.
+def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
+    """The packets of a capture, as if they came now; an item of None is no IP, so under no limit.
 
     `words` are those of `drld.capture.notation`, for all packets, without `size`.
 
     Raises:
-        InputError: it is no capture; or, while it is read, a part of it is damaged.
+        InputError: it is no capture, or there are other words; or, while it is read, a part of it
+            is damaged.
     """
-    return (
-        (it.time_ns, f"{it.data[:COPY_BYTES].hex()} size {it.size} {words}" if it.data else None)
-        for it in packets(stream)
-    )
+    crosses, mark = crossing(words)
+
+    def item(data: bytes, size: int, time_ns: int) -> CapturedItem:
+        copied = data[:COPY_BYTES]
+        packet = captured_packet(copied, size, crosses, mark) if data else None
+        return CapturedItem(time_ns, packet, f"{copied.hex()} size {size} {words}")
+
+    return (item(it.data, it.size, it.time_ns) for it in packets(stream))
 
 
-def explain(
-    packet: Packet,
-    limits: Iterable[LimitSpec],
-    policing: Callable[[LimitSpec, FlowKey], tuple[Policer, Enforcement]],
-    now_ns: int,
-) -> Iterator[Explanation]:
-    """What each limit on packets does with a packet, in the order in which they check it.
+class Explainer:
+    """A set of limits, of which those on packets are explained."""
 
-    Args:
-        packet: the packet.
-        limits: all limits, in the order of the configuration; limits of other planes are skipped.
-        policing: a limit's present policer, to try the packet on, and the record in force; raises
-            KeyError if the limit is gone.
-        now_ns: the time, ns.
-    """
-    ours = [(limit, limit.match) for limit in limits if isinstance(limit.match, Match)]
-    refused: dict[tuple[Direction, str], str] = {}
-    """Hooks at which the packet is dropped, and by which limit."""
-    for limit, match in sorted(ours, key=lambda pair: pair[1].direction is Direction.OUT):
-        at = hook(match, packet)
-        if at is None or not Matcher([limit]).classify(packet.header, at[1], at[0], packet.mark):
-            yield row(limit, misses=first_miss(match, packet))
-            continue
-        # A packet of which the hooks are not known may have crossed another one.
-        before = [*refused.values()] if packet.crosses else [refused[at]] if at in refused else []
-        if before:
-            yield row(limit, reason=f"not checked: {before[0]} drops the packet before")
-        else:
-            try:
-                trial = policing(limit, packet.header.flow)
-            except KeyError:
-                continue  # A reload has removed the limit.
-            found = tried(
-                limit,
-                trial,
-                packet.header.flow,
-                packet.header.length,
-                now_ns,
-                words=WORDS,
-                capable=packet.capable,
-            )
+    def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
+        """Prepare to explain packets.
+
+        Args:
+            limits: all limits in the order of the configuration; those of other planes are skipped.
+            misses: whether limits that a packet does not fall under are explained, too. If not, it
+                is for many packets at one time: what a limit does is found out once for those that
+                it cannot tell apart.
+        """
+        ours = [limit for limit in limits if isinstance(limit.match, Match)]
+        ours.sort(key=lambda limit: match_of(limit).direction is Direction.OUT)
+        self._limits = {limit.id: limit for limit in ours}
+        self._places = {limit.id: place for place, limit in enumerate(ours)}
+        self._matcher = Matcher(ours)
+        hooks = [(match_of(limit).direction, match_of(limit).interface) for limit in ours]
+        self._hooks = tuple(dict.fromkeys(hooks))
+        self._misses = misses
+        self._known: dict[tuple[int, int, bool, FlowKey | None], Explanation] = {}
+        """By limit, length, whether the packet is ECN-capable, and flow, if flows are policed."""
+
+    def explain(
+        self,
+        packet: Packet,
+        policing: Callable[[LimitSpec, FlowKey], tuple[Policer, Enforcement]],
+        now_ns: int,
+    ) -> Iterator[Explanation]:
+        """What each limit does with a packet, in the order in which they check it.
+
+        Args:
+            packet: the packet.
+            policing: a limit's present policer, to try the packet on, and the record in force;
+                raises KeyError if the limit is gone.
+            now_ns: the time, ns.
+        """
+        met = self._met(packet)
+        refused: dict[tuple[Direction, str], str] = {}
+        """Hooks at which the packet is dropped, and by which limit."""
+        for limit_id in self._limits if self._misses else sorted(met, key=self._places.__getitem__):
+            limit, at = self._limits[limit_id], met.get(limit_id)
+            if at is None:
+                yield row(limit, misses=first_miss(match_of(limit), packet))
+                continue
+            # A packet of which the hooks are not known may have crossed another one.
+            before = refused.values() if packet.crosses else filter(None, [refused.get(at)])
+            if by := next(iter(before), None):
+                yield row(limit, reason=f"not checked: {by} drops the packet before")
+                continue
+            found = self._known_row(limit, packet)
+            if found is None:
+                flow, length = packet.header.flow, packet.header.length
+                try:
+                    trial = policing(limit, flow)
+                except KeyError:
+                    continue  # A reload has removed the limit.
+                found = tried(
+                    limit, trial, flow, length, now_ns, words=WORDS, capable=packet.capable
+                )
+                policed = flow if trial[1].flow_rate else None
+                self._known[limit_id, length, packet.capable, policed] = found
             if found["verdict"] == "drop":
                 refused[at] = limit.name
             yield found
+
+    def _known_row(self, limit: LimitSpec, packet: Packet) -> Explanation | None:
+        if self._misses:
+            return None
+        alike = limit.id, packet.header.length, packet.capable
+        return self._known.get((*alike, None)) or self._known.get((*alike, packet.header.flow))
+
+    def _met(self, packet: Packet) -> dict[int, tuple[Direction, str]]:
+        """The ids of the limits that a packet falls under, and the hook at which it meets each."""
+        return {
+            limit.id: (way, name)
+            for way, name in packet.crosses or self._hooks
+            for limit in self._matcher.classify(packet.header, name, way, packet.mark)
+            # Wherever a limit asks: at the hook that it names itself.
+            if packet.crosses or match_of(limit).interface == name
+        }

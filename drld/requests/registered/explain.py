@@ -12,7 +12,7 @@ from typing import IO
 from urllib.parse import urlencode
 
 from drld.errors import InputError
-from drld.explanation import Explanation, Words, row, tried
+from drld.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.model import NS_PER_S, Enforcement
 from drld.police.policer import Policer
 from drld.requests import log
@@ -80,61 +80,78 @@ def remarks(item: Asked) -> list[str]:
     return found
 
 
-def captured(stream: IO[bytes], words: str) -> Iterator[tuple[int, str]]:
-    """The requests of a log (`drld.requests.log`): Unix time, ns, and text.
+def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
+    """The requests of a log (`drld.requests.log`).
 
     Raises:
         InputError: it is none; or, while it is read, a line is none.
     """
-    return ((time_ns, str(_asked(request))) for time_ns, request in log.requests(stream, words))
+
+    def item(time_ns: int, asked: Asked) -> CapturedItem:
+        return CapturedItem(time_ns, asked, asked.text)
+
+    return (item(time_ns, _asked(request)) for time_ns, request in log.requests(stream, words))
 
 
-def explain(
-    asked: Asked,
-    limits: Iterable[LimitSpec],
-    policing: Callable[[LimitSpec, str], tuple[Policer, Enforcement]],
-    now_ns: int,
-) -> Iterator[Explanation]:
-    """What each limit on requests does with a request, in the order in which they check it.
+class Explainer:
+    """A set of limits, of which those on requests are explained."""
 
-    Args:
-        asked: the request.
-        limits: all limits, in the order of the configuration; limits of other planes are skipped.
-        policing: a limit's present policer, to try the request on, and the record in force; raises
-            KeyError if the limit is gone.
-        now_ns: the time, ns.
-    """
-    request = asked.request
-    if request.at_least is not None:
-        request = request.part(request.at_least)
-    ours = [(limit, limit.match) for limit in limits if isinstance(limit.match, RequestMatch)]
-    missed = {limit.id: first_miss(match, request) for limit, match in ours}
-    under = [limit for limit, _ in ours if missed[limit.id] is None]
-    never = None if request.charge else oversized(under, request)
-    refused = None if never is None else never.name
-    for limit, _ in ours:
-        amount = amount_under(limit, request)
-        if (misses := missed[limit.id]) is not None:
-            yield row(limit, misses=misses)
-        elif limit is never:
-            found = row(limit, reason=too_large(limit))
-            found["verdict"] = "drop"
-            yield found
-        elif refused is not None:
-            yield row(limit, reason=f"not checked: {refused} refuses the request")
-        elif amount > limit.policy.burst and not request.charge:
-            yield row(
-                limit, reason="not checked: its cost is above the burst, and nothing enforces it"
-            )
-        else:
-            try:
-                trial = policing(limit, request.caller)
-            except KeyError:
-                continue  # A reload has removed the limit.
-            found = _tried(limit, trial, request, now_ns)
-            if found["verdict"] == "drop":
-                refused = limit.name
-            yield found
+    def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
+        """Prepare to explain requests.
+
+        Args:
+            limits: all limits in the order of the configuration; those of other planes are skipped.
+            misses: whether limits that a request does not fall under are explained, too.
+        """
+        self._limits = [
+            (limit, limit.match) for limit in limits if isinstance(limit.match, RequestMatch)
+        ]
+        self._misses = misses
+
+    def explain(
+        self,
+        asked: Asked,
+        policing: Callable[[LimitSpec, str], tuple[Policer, Enforcement]],
+        now_ns: int,
+    ) -> Iterator[Explanation]:
+        """What each limit does with a request, in the order in which they check it.
+
+        Args:
+            asked: the request.
+            policing: a limit's present policer, to try the request on, and the record in force;
+                raises KeyError if the limit is gone.
+            now_ns: the time, ns.
+        """
+        request = asked.request
+        if request.at_least is not None:
+            request = request.part(request.at_least)
+        missed = {limit.id: first_miss(match, request) for limit, match in self._limits}
+        under = [limit for limit, _ in self._limits if missed[limit.id] is None]
+        never = None if request.charge else oversized(under, request)
+        refused = None if never is None else never.name
+        for limit, _ in self._limits:
+            amount = amount_under(limit, request)
+            if (misses := missed[limit.id]) is not None:
+                if self._misses:
+                    yield row(limit, misses=misses)
+            elif limit is never:
+                found = row(limit, reason=too_large(limit))
+                found["verdict"] = "drop"
+                yield found
+            elif refused is not None:
+                yield row(limit, reason=f"not checked: {refused} refuses the request")
+            elif amount > limit.policy.burst and not request.charge:
+                above = "not checked: its cost is above the burst, and nothing enforces it"
+                yield row(limit, reason=above)
+            else:
+                try:
+                    trial = policing(limit, request.caller)
+                except KeyError:
+                    continue  # A reload has removed the limit.
+                found = _tried(limit, trial, request, now_ns)
+                if found["verdict"] == "drop":
+                    refused = limit.name
+                yield found
 
 
 def _tried(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -11,11 +13,11 @@ import pytest
 
 from drld import config
 from drld.capture.plane import packets
-from drld.daemon.report import explanations
+from drld.daemon.report import explainer
 from drld.engine import Engine
 from drld.explanation import Explanation
 from drld.model import FlowKey
-from tests.control_fake import FakeDaemon
+from tests.control_fake import FakeDaemon, client
 from tests.engine_fakes import FakeDatapath, FakeTransport
 from tests.fuzz.targets.capture import pcap
 from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
@@ -60,7 +62,7 @@ def engine(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> FakeDatapath:
     datapath = FakeDatapath()
     running = Engine(config.parse(FILE, "f"), [packets(datapath)], FakeTransport(), Random(1))
     running.start(0)
-    monkeypatch.setattr(daemon, "explain", lambda item: explanations(running, item, 0))
+    monkeypatch.setattr(daemon, "explainer", partial(explainer, running, lambda: 0))
     return datapath
 
 
@@ -169,16 +171,53 @@ async def test_a_capture_asks_the_daemon_once_for_packets_alike(
     control: Path, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    answer = daemon.explain
+    made = daemon.explainer
 
-    def explain(item: str) -> Iterable[Explanation]:
-        asked.append(item)
-        return answer(item)
+    def noted(*, misses: bool) -> Callable[[str], Iterable[Explanation]]:
+        answer = made(misses=misses)
 
-    monkeypatch.setattr(daemon, "explain", explain)
+        def explain(item: str) -> Iterable[Explanation]:
+            asked.append(item)
+            return answer(item)
+
+        return explain
+
+    monkeypatch.setattr(daemon, "explainer", noted)
     await output(control, "explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "mark", "1")
     assert len(asked) == 3
     assert all(item.endswith("out eth1 mark 1") for item in asked)
+
+
+async def test_many_at_once(control: Path) -> None:
+    """Of each the limits that it falls under; what is no item takes none of the others with it."""
+    items = [PACKET, "tcp", "igmp 1.1.1.1 > 2.2.2.2"]
+    async with client(control) as api:
+        found = (await api.post("/v1/explain", json={"items": items})).json()
+        assert (await api.post("/v1/explain", json={"items": []})).json() == []
+        others: list[object] = [{}, [], {"items": [1]}, {"items": "tcp"}]
+        for body in others:
+            refusal = await api.post("/v1/explain", json=body)
+            assert refusal.status_code == 422
+            assert refusal.json() == {"error": 'the body must be {"items": ["..."]}'}
+    assert [row["limit"] for row in found[0]] == ["web", "site", "after"]
+    assert found[1]["error"].startswith("packet: must be one such as ")
+    assert [row["limit"] for row in found[2]] == ["site"]
+
+
+async def test_a_capture_of_more_packets_than_fit_into_a_question(
+    control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor into what is kept, nor into what is read at once."""
+    for name, value in (("_AT_ONCE", 7), ("_KEPT", 20), ("_BODY_BYTES", 300)):
+        monkeypatch.setattr(sys.modules["drld.cli.explain"], name, value)
+    frames = [HEADERS[:20] + number.to_bytes(2, "big") + HEADERS[22:] for number in range(50)]
+    path = tmp_path / "trace.pcap"
+    path.write_bytes(pcap("<", 0xA1B2C3D4, 101, [*frames, b"", *frames]))
+    said = await output(control, "explain", path, "out", "eth1", "--json")
+    answers = [json.loads(line) for line in said.splitlines()]
+    assert [it["item"] and it["item"].split()[1].split(":")[1] for it in answers] == [
+        *map(str, range(50)), None, *map(str, range(50)),
+    ]  # fmt: skip
 
 
 def test_interfaces_by_pattern(tmp_path: Path, file: Path) -> None:

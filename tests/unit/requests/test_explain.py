@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drld import config
-from drld.daemon.report import explanations
+from drld.daemon.report import explainer
 from drld.engine import Engine
 from drld.errors import InputError
 from drld.requests.datapath import RequestDatapath
@@ -62,7 +62,7 @@ async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> N
     datapath = RequestDatapath(Random(1), b"secret")
     running = Engine(config.parse(FILE, "f"), [requests(datapath)], FakeTransport(), Random(1))
     running.start(0)
-    daemon.explain = lambda item: explanations(running, item, 0)  # type: ignore[method-assign]
+    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]
     datapath.decide(FREE._replace(cost=4), 0)
     before = [datapath.copy_of(limit_id).bucket.tokens for limit_id in (1, 2, 3, 4)]
     async with served(daemon, control):
