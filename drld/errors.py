@@ -9,16 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
+def printable(text: str) -> str:
+    """A text with escapes in the place of what a terminal would obey, or cannot show."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 class DrldError(Exception):
     """Base of every error that drld raises on purpose."""
 
 
 class ConfigError(DrldError):
-    """The configuration cannot be used; `problems` holds one line for each mistake found."""
+    """The configuration cannot be used; `problems` holds one line for each mistake found.
+
+    A file or a value may have any characters in it: the lines have printable ones.
+    """
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = [printable(line) for line in problems]
+        super().__init__("\n".join(self.problems))
 
 
 class WireError(DrldError):

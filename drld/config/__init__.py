@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,13 @@ from drld.config.checks import (
     check_sum,
 )
 from drld.config.http import read_http
-from drld.config.keys import check_regular, read_ring
+from drld.config.keys import read_ring
 from drld.config.layers import Layer, merge
 from drld.config.plane_tables import plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
+from drld.config.regular_file import check_writers, read_regular
 from drld.config.remarks import remarks
 from drld.config.schema import (
     GossipTable,
@@ -121,7 +122,7 @@ def read(path: str | os.PathLike[str], layers: tuple[Layer, ...] | None = None) 
     Raises:
         ConfigError: one cannot be read, is not TOML, or is a drop-in with more than limits.
     """
-    document, file = _document(path)
+    document, file = _document(path, check_writers)
     return Files(file, document, read_drop_ins(file) if layers is None else layers)
 
 
@@ -134,25 +135,22 @@ def read_drop_ins(file: str) -> tuple[Layer, ...]:
     directory = drop_ins(file)
     try:
         found = sorted(drop_in for drop_in in directory.iterdir() if _is_drop_in(drop_in.name))
+        check_writers(directory.stat())
     except FileNotFoundError:
         found = []
-    except OSError as error:
-        raise ConfigError([f"{directory}: {error.strerror}"]) from error
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{directory}: {_reason(error)}"]) from error
     problems: list[str] = []
     layers: list[Layer] = []
     for drop_in in found:
         try:
-            with suppress(OSError):  # which reading it names
-                check_regular(drop_in.stat())
-            theirs, source = _document(drop_in)
+            theirs, source = _document(drop_in, check_writers)
             limits = theirs.get("limit", [])
             if not isinstance(limits, list) or theirs.keys() - {"limit"}:
                 raise ConfigError([f"{source}: must have [[limit]] tables, and nothing else"])
             layers.append(Layer(source, limits))
         except ConfigError as error:
             problems += error.problems
-        except ValueError as error:
-            problems.append(f"{drop_in}: {error}")
     if problems:
         raise ConfigError(problems)
     return tuple(layers)
@@ -221,23 +219,30 @@ def read_limit(value: object, source: str, interval_ns: int) -> LimitSpec:
     return spec
 
 
-def _document(path: str | os.PathLike[str]) -> tuple[Mapping[str, object], str]:
-    """Read a TOML file; with its name for messages."""
+def _document(
+    path: str | os.PathLike[str], check: Callable[[os.stat_result], None] = lambda _: None
+) -> tuple[Mapping[str, object], str]:
+    """Read a TOML file that passes a check; with its name for messages."""
     file = os.fspath(path)
     try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
+        data = read_regular(path, MAX_FILE_BYTES + 1, check)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError([f"{file}: {reason}"]) from error
+        raise ConfigError([f"{file}: {_reason(error)}"]) from error
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError([f"{file}: more than {MAX_FILE_BYTES} bytes"])
+    # Editors of Windows mark UTF-8 in front of the text.
+    data = data.removeprefix(BOM_UTF8)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{file}: not UTF-8 (at line {line})"]) from error
     return parsed(text, file), file
+
+
+def _reason(error: OSError | ValueError) -> object:
+    """Why a file cannot be read."""
+    return (error.strerror if isinstance(error, OSError) else None) or error
 
 
 def parse(text: str, file: str) -> LimiterSpec:

@@ -6,6 +6,7 @@ import os
 import stat
 
 from drld.config.problems import Location, Problems
+from drld.config.regular_file import read_regular
 from drld.config.schema import GossipTable
 from drld.errors import ConfigError
 from drld.gossip.wire.keyring import NO_KEY, KeyRing, parse_key
@@ -57,25 +58,7 @@ def read_key(path: str) -> bytes:
         OSError: it cannot be read.
         ValueError: it is no key, or not private.
     """
-    # A pipe must not keep the daemon waiting.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        found = os.fstat(descriptor)
-        check_regular(found)
-        check_private(found)
-        return parse_key(os.read(descriptor, MAX_KEY_FILE + 1))
-    finally:
-        os.close(descriptor)
-
-
-def check_regular(found: os.stat_result) -> None:
-    """Refuse what is no regular file: a pipe could keep its reader waiting.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError("must be a regular file")
+    return parse_key(read_regular(path, MAX_KEY_FILE + 1, check_private))
 
 
 def check_private(found: os.stat_result) -> None:

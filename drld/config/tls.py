@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from drld.config.certificate import expiry
-from drld.config.keys import check_private, check_regular
+from drld.config.keys import check_private
 from drld.config.problems import Location, Problems, dotted
+from drld.config.regular_file import check_regular
 from drld.spec import ServerTls
 
 

@@ -64,7 +64,7 @@ from drld.daemon.origin import Origin, origin_of, state_directory
 from drld.daemon.peer_log import PeerLog
 from drld.daemon.single_flight import SingleFlight
 from drld.engine import Engine
-from drld.errors import ConfigError, DatapathError, DrldError
+from drld.errors import ConfigError, DatapathError, DrldError, printable
 from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.log_event import event
@@ -823,9 +823,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     spec = configuration.in_force
     if args.check:
+        file = printable(str(args.config))
         for line in config.remarks(spec):
-            print(f"{args.config}: {line}", file=sys.stderr)
-        print(f"{args.config}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
+            print(f"{file}: {printable(line)}", file=sys.stderr)
+        print(f"{file}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
         return 0
     daemon = None
     try:

@@ -167,9 +167,9 @@ def test_all_bad_drop_ins_are_named_at_once(folder: Folder) -> None:
     a, b, c, d = folder.problems()
     assert a.startswith(f"{folder.drop_ins}/a.toml: ")
     assert b.startswith(f"{folder.drop_ins}/b.toml: must have")
-    assert c == f"{folder.drop_ins}/c.toml: must be a regular file"
+    assert c == f"{folder.drop_ins}/c.toml: must be a regular file (got a directory)"
     # A pipe without a writer would keep a reload, and all changes after it, waiting.
-    assert d == f"{folder.drop_ins}/d.toml: must be a regular file"
+    assert d == f"{folder.drop_ins}/d.toml: must be a regular file (got a pipe)"
 
 
 def test_a_directory_that_is_none_is_one_line(folder: Folder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -34,14 +35,52 @@ def test_what_is_no_toml_is_one_line(text: str) -> None:
 def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
     (latin := tmp_path / "latin.toml").write_bytes(b'[limiter]\nname = "l\xefm1"\n')
     missing = tmp_path / "drld.toml"
+    (long := tmp_path / "long.toml").touch()
+    os.truncate(long, 64_000_001)
+    # A pipe that nobody writes would keep its reader waiting.
+    os.mkfifo(pipe := tmp_path / "pipe.toml")
     for path, said in (
         (missing, f"{missing}: No such file or directory"),
-        (tmp_path, f"{tmp_path}: Is a directory"),
+        (tmp_path, f"{tmp_path}: must be a regular file (got a directory)"),
         (latin, f"{latin}: not UTF-8 (at line 2)"),
-        ("/dev/zero", "/dev/zero: more than 64000000 bytes"),
+        (long, f"{long}: more than 64000000 bytes"),
+        (pipe, f"{pipe}: must be a regular file (got a pipe)"),
+        ("/dev/zero", "/dev/zero: must be a regular file (got a device)"),
     ):
         assert refusal(partial(config.load, path)) == [said]
     assert len(refusal(partial(config.load, "a\0b"))) == 1
+
+
+def test_what_a_terminal_would_obey_is_written_out(tmp_path: Path) -> None:
+    path = tmp_path / "\x1b[2J\udcff.toml"
+    assert refusal(partial(config.load, path)) == [
+        f"{tmp_path}/\\x1b[2J\\udcff.toml: No such file or directory"
+    ]
+    path.write_text(GOOD.replace('"eth1"', '"\\u001b]0;\\u0007\\u202e"'))
+    (line,) = refusal(partial(config.load, path))
+    assert line.isprintable()
+    assert "\\x1b]0;" in line
+
+
+def test_a_file_that_every_user_may_write_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "drld.toml").write_text(GOOD)
+    path.chmod(0o666)
+    must = "must not be writable by every user: run chmod o-w on it"
+    assert refusal(partial(config.load, path)) == [f"{path}: {must} (got mode 666)"]
+    path.chmod(0o664)
+    (directory := tmp_path / "drld.toml.d").mkdir()
+    (drop_in := directory / "a.toml").touch()
+    drop_in.chmod(0o602)
+    assert refusal(partial(config.load, path)) == [f"{drop_in}: {must} (got mode 602)"]
+    drop_in.chmod(0o600)
+    directory.chmod(0o1777)
+    assert refusal(partial(config.load, path)) == [f"{directory}: {must} (got mode 1777)"]
+
+
+def test_a_mark_of_utf_8_in_front_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "drld.toml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert config.load(path) == config.parse(GOOD, "f")
 
 
 def test_a_good_file_is_loaded(tmp_path: Path) -> None:

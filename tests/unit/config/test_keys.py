@@ -107,8 +107,8 @@ def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe, 0o600)
     for path, reason in (
         (tmp_path / "none", "No such file or directory"),
-        (pipe, "must be a regular file"),
-        (tmp_path, "must be a regular file"),
+        (pipe, "must be a regular file (got a pipe)"),
+        (tmp_path, "must be a regular file (got a directory)"),
     ):
         (line,) = problems(with_gossip(f"keys = [{entry(1, path)}]"))
         assert line == f"drld.toml: gossip.keys[0].file: {path}: {reason}"

@@ -1,0 +1,58 @@
+"""Files that the configuration is read from: regular ones, read at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def read_regular(
+    path: str | os.PathLike[str], most: int, check: Callable[[os.stat_result], None]
+) -> bytes:
+    """The first `most` bytes of a regular file that passes a check; it never waits.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is another kind of file, or `check` raises it.
+    """
+    # To open a pipe that nobody writes would wait.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        check_regular(found)
+        check(found)
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def check_regular(found: os.stat_result) -> None:
+    """Refuse what is no regular file: a pipe could keep its reader waiting.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for its, name in _KINDS if its(found.st_mode)), "a device")
+        raise ValueError(f"must be a regular file (got {kind})")
+
+
+def check_writers(found: os.stat_result) -> None:
+    """Refuse a file, or a directory, that every user may change: who writes it decides what passes.
+
+    Raises:
+        ValueError: every user may.
+    """
+    if found.st_mode & stat.S_IWOTH:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ValueError(
+            f"must not be writable by every user: run chmod o-w on it (got mode {mode:o})"
+        )
