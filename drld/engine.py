@@ -25,6 +25,7 @@ from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID
+from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.messenger import Messenger
 from drld.gossip.wire.sequence import Refusal
 from drld.limiter import Limiter, Tick, share_of, static_share
@@ -179,6 +180,17 @@ class Engine:
             for peer, kind, body in plane.tick(now_ns):
                 self.node.transport.send(peer, kind, body)
         return ticks
+
+    def counted(self, limit_id: int, now_ns: int) -> Counts | None:
+        """The totals of a limit; None: there is no such limit. One that is quiescent has those of
+        now, as nothing came since its last tick."""
+        managed = self.limits.get(limit_id)
+        if managed is None:
+            return None
+        quiescent = managed.limiter.at_rest and not managed.pending
+        totals = managed.totals
+        counted_ns = now_ns if quiescent else managed.ticked_ns
+        return Counts(limit_id, False, counted_ns, totals.forwarded_bytes, totals.dropped_bytes)
 
     def disagreements(self) -> dict[str, list[str]]:
         """Peers with another configuration, each with the names of the limits that differ.

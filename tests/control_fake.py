@@ -294,12 +294,16 @@ class FakeDaemon:
     def peers(self) -> Iterable[PeerReport]:
         return self.peer_reports
 
+    def look(self, limit_id: int) -> None:
+        pass
+
     def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
         return [
             LiveLimit(
                 **report,
                 counted_age_s=0.0,
                 told=[{"peer": "lim2", "value": 7.1, "limiters": 3}],
+                measured=[],
             )
             for report in self.reports
             if report["id"] in ids

@@ -12,10 +12,13 @@ from random import Random
 
 from drld.capture.spec import Match
 from drld.control.ranking import Rank
-from drld.control.schema import LiveLimit, PeerHealth, SortKey, StatusReport
+from drld.control.schema import LimitReport, LiveLimit, PeerHealth, SortKey, StatusReport
 from drld.daemon import live, report
 from drld.daemon.peer_log import PeerLog
+from drld.fleet_rates import FleetRates
+from drld.gossip.wire.counts_codec import Counts
 from drld.model import NS_PER_S
+from drld.plane import Plane
 from drld.police.direction import Direction
 from drld.police.policer import FORWARD, Excess
 from drld.spec import LimitSpec, PeerSpec, ProbeSpec
@@ -33,7 +36,15 @@ BEGAN_S = 1_700_000_000.0
 
 
 class Site(Host):
-    """A limiter of any number of limits, whose daemon may die."""
+    """A limiter of any number of limits, whose daemon may die, and tells what it forwards."""
+
+    def planes(self) -> list[Plane]:
+        """See `Host`."""
+        self.rates = FleetRates(self._counted)
+        return [*super().planes(), self.rates]
+
+    def _counted(self, limit_id: int, now_ns: int) -> Counts | None:
+        return self.engine.counted(limit_id, now_ns)
 
     def start(self, began_ns: int) -> None:
         """See `Host`."""
@@ -151,8 +162,14 @@ class PageDaemon(FakeDaemon):
         self.advance(self.step_s)
         return report.ranks(self.here.engine, by)
 
+    def limit(self, name: str) -> LimitReport:
+        return self.live_limits([self._limits[name].id])[0]
+
+    def look(self, limit_id: int) -> None:
+        live.look(self.here.engine, self.here.rates, limit_id, self.clock.now_ns)
+
     def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
-        return live.live_limits(self.here.engine, self.clock.now_ns, {}, ids)
+        return live.live_limits(self.here.engine, self.here.rates, self.clock.now_ns, {}, ids)
 
     def health(self) -> list[PeerHealth]:
         return live.health(self.here.engine, self.clock.now_ns)

@@ -91,6 +91,9 @@ class Backend(Protocol):
             KeyError: there is no such limit.
         """
 
+    def look(self, limit_id: int) -> None:
+        """A page shows this limit: have the other limiters asked for what they forward."""
+
     def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
         """The limits of these ids that exist, as the page shows them, as configured."""
 

@@ -105,6 +105,7 @@ class _Live:
         if shown := query.get("show"):
             with suppress(KeyError):
                 ids.append(backend.limit(shown)["id"])
+                backend.look(ids[-1])
         head = {
             "t": time.time(),
             "status": backend.status(),

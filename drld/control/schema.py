@@ -354,6 +354,17 @@ class Told(TypedDict):
     disconnected, and what they want still counts."""
 
 
+class MeasuredRate(TypedDict):
+    """What a peer says that it does with one limit, over a second or so."""
+
+    peer: str
+    """Empty: the sum of those with lower rates."""
+    limiters: int
+    """How many limiters it is the sum of."""
+    forwarded_bps: float
+    dropped_bps: float
+
+
 class LiveLimit(LimitReport):
     """One limit as the page shows it."""
 
@@ -361,6 +372,8 @@ class LiveLimit(LimitReport):
     """Age of the counters: time since the limit's last tick; 0 if it is quiescent."""
     told: list[Told]
     """What the neighbours told; empty with `pushsum`, whose peers tell no such values."""
+    measured: list[MeasuredRate]
+    """Of the limit to `show`: what peers that answer forward, the largest rates first."""
 
 
 class PeerHealth(TypedDict):

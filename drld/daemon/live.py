@@ -8,30 +8,49 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from heapq import nsmallest
 
-from drld.control.schema import LiveLimit, PeerHealth, Told
+from drld.control.schema import LiveLimit, MeasuredRate, PeerHealth, Told
 from drld.daemon.report import limit_report, shared_value, verdict
 from drld.engine import Engine
+from drld.fleet_rates import FleetRates, Rate
 from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S
 from drld.spec import LimitSpec, format_endpoint
+from drld.units import Unit
 
 MOST_PEERS = 100
 """Peers that are listed; the status counts all."""
+MOST_RATES = 20
+"""Peers whose rates are listed one by one: more than a page tells apart."""
 _ILL = ("dead", "suspect", "left", "unknown", "alive")
 
 
 def live_limits(
-    engine: Engine, now_ns: int, unsaved: Mapping[int, list[str]], ids: Collection[int]
+    engine: Engine,
+    rates: FleetRates,
+    now_ns: int,
+    unsaved: Mapping[int, list[str]],
+    ids: Collection[int],
 ) -> list[LiveLimit]:
     """The limits of these ids that exist, in the configuration's order."""
     return [
-        _live(limit, managed, now_ns, unsaved.get(limit.id, []))
+        _live(limit, managed, rates, now_ns, unsaved.get(limit.id, []))
         for limit in engine.spec.limits
         if limit.id in ids and (managed := engine.limits.get(limit.id)) is not None
     ]
 
 
-def _live(limit: LimitSpec, managed: ManagedLimit, now_ns: int, unsaved: list[str]) -> LiveLimit:
+def look(engine: Engine, rates: FleetRates, limit_id: int, now_ns: int) -> None:
+    """Somebody looks at a limit: have its rates asked for."""
+    rates.watch(limit_id, [peer.name for peer in engine.spec.peers], now_ns)
+
+
+def _live(
+    limit: LimitSpec,
+    managed: ManagedLimit,
+    rates: FleetRates,
+    now_ns: int,
+    unsaved: list[str],
+) -> LiveLimit:
     limiter, tick = managed.limiter, managed.last
     told = limiter.fabric.told(now_ns) if tick else {}
     quiescent = limiter.at_rest and not managed.pending
@@ -43,7 +62,24 @@ def _live(limit: LimitSpec, managed: ManagedLimit, now_ns: int, unsaved: list[st
             for peer, (value, members) in sorted(told.items())
             if tick is not None
         ],
+        measured=_measured(rates.rates(limit.id), limit.policy.unit),
     )
+
+
+def _measured(rates: list[Rate], unit: Unit) -> list[MeasuredRate]:
+    """The largest rates, and the sum of the others under no name."""
+    rates.sort(key=lambda rate: -rate.forwarded)
+    named, others = rates[:MOST_RATES], rates[MOST_RATES:]
+    parts = [(rate.peer, [rate]) for rate in named] + ([("", others)] if others else [])
+    return [
+        MeasuredRate(
+            peer=peer,
+            limiters=len(part),
+            forwarded_bps=unit.shown_rate(sum(rate.forwarded for rate in part)),
+            dropped_bps=unit.shown_rate(sum(rate.dropped for rate in part)),
+        )
+        for peer, part in parts
+    ]
 
 
 def health(engine: Engine, now_ns: int) -> list[PeerHealth]:

@@ -66,6 +66,8 @@ from drld.daemon.single_flight import SingleFlight
 from drld.engine import Engine
 from drld.errors import ConfigError, DatapathError, DrldError, printable
 from drld.explanation import Explanation
+from drld.fleet_rates import FleetRates
+from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.keyring import KeyRing
 from drld.log_event import event
 from drld.model import NS_PER_S
@@ -125,6 +127,7 @@ class Daemon:
             self._requests = RequestDatapath(Random(SystemRandom().getrandbits(64)), secret)
         self._stopping = trio.Event()
         self._transport = startup.open_transport(path, spec)
+        self._rates = FleetRates(self._counted)
         self.engine = self._engine(spec)
         self._registry: Agent | None = None
         if spec.registry is not None:
@@ -255,7 +258,7 @@ class Daemon:
 
     def _planes(self) -> list[Plane]:
         own = [] if self._requests is None else [requests(self._requests)]
-        return [self._packets, *own]
+        return [self._packets, *own, self._rates]
 
     def _use(self, datapath: KernelDatapath | NfqueueDatapath | NoDatapath) -> None:
         """Police packets on this datapath from the next attaching on."""
@@ -735,7 +738,15 @@ class Daemon:
     def live_limits(self, ids: Collection[int]) -> list[LiveLimit]:
         """The limits of these ids that exist, as the page shows them, as configured."""
         unsaved = self._configuration.unsaved_keys()
-        return live.live_limits(self.engine, clock(), unsaved, ids)
+        return live.live_limits(self.engine, self._rates, clock(), unsaved, ids)
+
+    def _counted(self, limit_id: int, now_ns: int) -> Counts | None:
+        """Totals of a limit, of the engine that runs."""
+        return self.engine.counted(limit_id, now_ns)
+
+    def look(self, limit_id: int) -> None:
+        """A page shows this limit: have the other limiters asked for what they forward."""
+        live.look(self.engine, self._rates, limit_id, clock())
 
     def health(self) -> list[PeerHealth]:
         """The first hundred peers: those that are not well come first."""

@@ -12,6 +12,7 @@ from drld.engine import Engine
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
+from drld.plane import Plane
 from drld.police.policer import Policer
 from drld.spec import LimiterSpec
 from testbed.sim.datapath import MemoryDatapath
@@ -42,12 +43,16 @@ class Host:
         """Processor time of every tick, ns; None: not measured."""
         self.datapath = MemoryDatapath(policer)
         self.mailbox = Mailbox(spec.name, clock, network)
-        self.engine = Engine(spec, [packets(self.datapath)], self.mailbox, rng)
+        self.engine = Engine(spec, self.planes(), self.mailbox, rng)
         self._clock = clock
         self._rng = rng
         self._frozen_until_ns = 0
         self._life = 0
         """Number of the daemon's life: events of an earlier life are ignored."""
+
+    def planes(self) -> list[Plane]:
+        """What a life of the daemon has its limits and messages from."""
+        return [packets(self.datapath)]
 
     def start(self, began_ns: int) -> None:
         """Start as if at that time, less than an interval ago, which sets the phase."""
@@ -83,8 +88,7 @@ class Host:
         self._frozen_until_ns = 0
         self._life += 1
         self.mailbox.restart()
-        planes = [packets(self.datapath)]
-        self.engine = Engine(self.engine.spec, planes, self.mailbox, self._rng)
+        self.engine = Engine(self.engine.spec, self.planes(), self.mailbox, self._rng)
         self.start(self._clock.now_ns)
 
     def set_rate(self, rate: int) -> None:

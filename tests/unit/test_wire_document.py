@@ -23,6 +23,7 @@ from drld.gossip.wire.control_codec import (
     Rumour,
     State,
 )
+from drld.gossip.wire.counts_codec import COUNTS
 from drld.gossip.wire.datagram_tag import CONTROL, UPDATE
 from drld.gossip.wire.datagram_tag import HELLO as HELLO_TAG
 from drld.gossip.wire.layout import Table
@@ -97,6 +98,7 @@ def test_the_examples_are_what_is_understood() -> None:
         ("### HELLO", [HEADER, HELLO]),
         ("### PROBE", [HEADER, BODY]),
         ("Each rumour:", [RUMOUR]),
+        ("### COUNTS", [HEADER, COUNTS]),
     ],
 )
 def test_the_tables_have_every_word_at_its_place(heading: str, tables: list[Table]) -> None:

@@ -5,46 +5,62 @@ import { axis, rate } from "./format.js";
 
 const STACK_HEIGHT = 280;
 const PANEL_HEIGHT = 130;
-const MOST_NEIGHBOURS = 5; // As many colours as are told apart; the rest is one layer.
-const REST = "all other neighbours, share";
+const MOST_NAMED = 5; // As many colours as are told apart; the rest is one layer.
 
-// The neighbours with the largest shares over what is seen, in the order of their names.
-function neighbours(samples) {
+// The limiters with the largest parts over what is seen, in the order of their names.
+function largestOf(samples) {
   const largest = new Map();
   for (const { others } of samples) {
-    for (const [name, share] of others) {
-      largest.set(name, Math.max(share, largest.get(name) ?? 0));
+    for (const [name, part] of others) {
+      largest.set(name, Math.max(part, largest.get(name) ?? 0));
     }
   }
   const ranked = [...largest].sort((a, b) => b[1] - a[1]).map(([name]) => name);
-  return [ranked.slice(0, MOST_NEIGHBOURS).sort(), ranked.slice(MOST_NEIGHBOURS)];
+  return [ranked.slice(0, MOST_NAMED).sort(), ranked.slice(MOST_NAMED)];
 }
 
-function titleOf(peer, { told }) {
+function titleOf(peer, { told }, measured) {
+  if (measured) return `${peer}, forwarded`;
   const behind = (told.find((it) => it.peer === peer)?.limiters ?? 1) - 1;
   return behind > 0 ? `${peer} and ${behind} behind it, share` : `${peer}, share`;
 }
 
+// Rates are stacked upon rates, and shares upon shares: of each kind is a time.
 function layersOf(samples, here, limit) {
-  const [named, rest] = neighbours(samples);
-  const layers = [
-    { name: "here", title: `${here}, forwarded`, of: (it) => it.here },
-    {
+  const { measured } = samples.at(-1);
+  const alike = samples.filter((it) => it.measured === measured);
+  const [named, rest] = largestOf(alike);
+  const layers = [{ name: "here", title: `${here}, forwarded`, of: (it) => it.here }];
+  if (!measured) {
+    layers.push({
       name: "unused",
       title: `${here}, share not used`,
       of: (it) => (it.here === null ? null : Math.max((it.local ?? 0) - it.here, 0)),
-    },
+    });
+  }
+  const known = (it) => it.here !== null && it.measured === measured;
+  layers.push(
     ...named.map((name, index) => ({
       name: `other other${index}`,
-      title: titleOf(name, limit),
-      of: (it) => (it.here === null ? null : (it.others.get(name) ?? 0)),
+      title: titleOf(name, limit, measured),
+      of: (it) => (known(it) ? (it.others.get(name) ?? 0) : null),
     })),
-  ];
+  );
   if (rest.length) {
     const sum = (it) => rest.reduce((total, name) => total + (it.others.get(name) ?? 0), 0);
-    layers.push({ name: "other rest", title: REST, of: sum });
+    const title = `all others, ${measured ? "forwarded" : "share"}`;
+    layers.push({ name: "other rest", title, of: (it) => (known(it) ? sum(it) : null) });
   }
   return layers;
+}
+
+// How many of the other limiters answer, unless all do.
+function answering({ measured, fleet }, { peers }) {
+  const count = measured.reduce((sum, it) => sum + it.limiters, 0);
+  if (!peers.configured || count === peers.configured) return "";
+  return count
+    ? ` · rates of ${count} of ${peers.configured} other limiters`
+    : ` · of the others the shares (${fleet.quantity}s) that they tell`;
 }
 
 const LINES = [
@@ -79,7 +95,7 @@ export class Detail {
     this.name.textContent = limit.name;
     this.facts.textContent =
       `${limit.mode} · ${limit.allocator} · demand here ${format(limit.demand_bps)}` +
-      ` · flows here: ${limit.flows}${drops}`;
+      ` · flows here: ${limit.flows}${drops}${answering(limit, report.status)}`;
     const layers = layersOf(samples, here, limit);
     this.#showLegend([...LINES].reverse().concat([...layers].reverse()), now, format);
     const label =

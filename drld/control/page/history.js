@@ -60,13 +60,22 @@ export class History {
   }
 }
 
-// How the limit in force is divided, as far as this limiter knows.
+const REST = "all other limiters";
+
+// How the limit is used, or divided, as far as this limiter knows.
 //
-// Of itself the limiter knows what it forwards. Of the others it knows what they told: demand in
+// Of itself the limiter knows what it forwards, and of the others what they answer: their rates.
+// Until some have answered, or if their version does not, it knows what they told: demand in
 // bit/s, or a weight. The share of a weight is its part of all weights. A sum that no single
 // neighbour told is that of the others together.
 function parts(limit, rates) {
-  const { fleet, limit_in_force_bps: inForce } = limit;
+  const { fleet, limit_in_force_bps: inForce, measured } = limit;
+  const here = rates.forwarded_bytes ?? null;
+  const known = { rate: limit.rate_bps, inForce, local: limit.local_limit_bps, here };
+  if (measured.length) {
+    const others = measured.map((it) => [it.peer || REST, it.forwarded_bps]);
+    return { ...known, others: new Map(others), measured: true };
+  }
   const told = new Map(limit.told.map((it) => [it.peer, it.value]));
   const rest = fleet.remote - limit.told.reduce((sum, it) => sum + it.value, 0);
   if (rest > 1e-6 * fleet.remote) told.set("the others", rest);
@@ -76,6 +85,5 @@ function parts(limit, rates) {
     scale = fleet.quantity === "weight" ? inForce / total : Math.min(1, inForce / total);
   }
   const others = new Map([...told].map(([name, value]) => [name, value * scale]));
-  const here = rates.forwarded_bytes ?? null;
-  return { rate: limit.rate_bps, inForce, local: limit.local_limit_bps, here, others };
+  return { ...known, others, measured: false };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drld.gossip.wire import counts_codec
 from drld.gossip.wire.control_codec import (
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
@@ -13,11 +14,13 @@ from drld.gossip.wire.control_codec import (
     Rumour,
     State,
 )
-from drld.gossip.wire.message import LONG_TAG_SIZE, head_untrusted, number_of
+from drld.gossip.wire.counts_codec import Counts
+from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of, head_untrusted, number_of
 from tests.fuzz.targets.base import Target, unless_refused
 from tests.wire import encode_control
 
-REASONS = {"length", "version", "kind", "reserved", "rumour"}
+REASONS = {"length", "version", "kind", "reserved", "rumour", "limit"}
+BODIES: dict[int, type] = {Kind.HELLO: Hello, counts_codec.KIND: Counts}
 
 
 def check(datagram: bytes) -> bool:
@@ -32,7 +35,7 @@ def check(datagram: bytes) -> bool:
     message = unless_refused(lambda: codec.decode_untrusted(content), REASONS)
     if message is None:
         return False
-    assert isinstance(message, Hello if codec.kind == Kind.HELLO else Control)
+    assert isinstance(message, BODIES.get(codec.kind, Control))
     assert len(datagram) <= MAX_CONTROL_SIZE
     assert codec.encode(message, key_id, number_of(content)) == content
     return True
@@ -50,9 +53,14 @@ def seeds() -> list[bytes]:
         (Hello(End(2**64 - 1, 2**32 - 1), End(7, 8), 9, 10), 0),
         *((control, 2**31) for control in controls),
     ]
+    counts = [Counts(1, asks=True), Counts(65_535, False, *[2**64 - 1] * 3)]
+    codec = codec_of(counts_codec.KIND)
     return [
-        encode_control(message, key_id % 4, number) + bytes(LONG_TAG_SIZE)
-        for key_id, (message, number) in enumerate(messages)
+        *(
+            encode_control(message, key_id % 4, number) + bytes(LONG_TAG_SIZE)
+            for key_id, (message, number) in enumerate(messages)
+        ),
+        *(codec.encode(it, 3, 9) + bytes(LONG_TAG_SIZE) for it in counts),
     ]
 
 

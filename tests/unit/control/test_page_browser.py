@@ -81,10 +81,14 @@ async def it_shows_what_the_engine_knows(browser: Browser, daemon: PageDaemon) -
     await browser.until(f"{path} !== {before!r}")
     # What is shown is what the engine counted: the flows of the site fill its local limit.
     await browser.until(f"Math.abs(parseFloat({cell}) - 2) < 0.2 && {cell}.includes('Mbit/s')")
+    # The others answer what they forward, as soon as they have been asked twice.
+    await browser.until("document.querySelector('#legend').innerText.includes('tokyo, forwarded')")
+    tokyo = "[...document.querySelectorAll('#legend tbody tr')].at(-3).lastChild.textContent"
+    await browser.until(f"Math.abs(parseFloat({tokyo}) - 2) < 0.2 && {tokyo}.includes('Mbit/s')")
     parts = "[...document.querySelectorAll('#legend tbody th')].map((it) => it.textContent)"
     names = await browser.value(parts)
     assert names == [
-        "global limit", "limit in force", "tokyo, share", "lima, share", "paris, share not used",
+        "global limit", "limit in force", "tokyo, forwarded", "lima, forwarded",
         "paris, forwarded",
     ]  # fmt: skip
     assert await browser.value(f"{ROWS}[2].cells[2].textContent") == "0 bit/s"
