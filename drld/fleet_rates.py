@@ -29,7 +29,7 @@ WATCH_NS = 5 * NS_PER_S
 MOST_WATCHED = 4
 MOST_QUESTIONS = 32
 MOST_ANSWERS = 64
-MOST_MISSED = 3
+MOST_MISSED = 2
 """Questions without an answer after which a peer's rate is not known any more."""
 LEAST_NS = PERIOD_NS // 4
 """The shortest time between two counts that makes a rate: those of one tick make none."""

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .service import CONFIG, Service, run
@@ -133,14 +134,38 @@ def starts(service: Installed) -> None:
     assert Path(DROP_IN).owner() == "drld"
 
 
+@contextlib.contextmanager
+def sshd(service: Installed) -> Iterator[None]:
+    """An ssh server on the loopback address that root may log in to, with a key made for it."""
+    own, host_key = Path("/root/.ssh"), Path("/etc/ssh/ssh_host_ed25519_key.pub")
+    own.mkdir(mode=0o700)
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", own / "id_ed25519")
+    shutil.copy(own / "id_ed25519.pub", own / "authorized_keys")
+    (own / "known_hosts").write_text(f"127.0.0.1 {host_key.read_text()}")
+    Path("/run/sshd").mkdir(exist_ok=True)
+    server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-o", "ListenAddress=127.0.0.1"])
+    try:
+        answers = ("ssh", "root@127.0.0.1", "true")
+        service.wait_for(lambda: run(*answers, check=False).returncode == 0, "no sshd")
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(own)
+
+
 def deploys(service: Installed) -> None:
-    """`drlctl fleet init` and scripts/deploy, with a shell of this host in the place of ssh."""
-    limits, fleet, shell = Path("/tmp/limits.toml"), Path("/tmp/fleet"), Path("/tmp/shell")
-    shell.write_text('#!/bin/sh\n[ "$1" = root@127.0.0.1 ] && exec sh -c "$2"\n')
-    shell.chmod(0o755)
+    """`drlctl fleet init` and scripts/deploy, by ssh."""
+    limits, fleet = Path("/tmp/limits.toml"), Path("/tmp/fleet")
     limits.write_text(LIMIT.format(device=service.device))
     run("drlctl", "fleet", "init", fleet, "lim1=127.0.0.1", "--limits", limits)
-    deploy = ("env", f"DRLD_SSH={shell}", Path("scripts/deploy").absolute(), fleet)
+    with sshd(service):
+        brings(service, fleet)
+
+
+def brings(service: Installed, fleet: Path) -> None:
+    """scripts/deploy, once to a host without a configuration, and then with others."""
+    deploy = (Path("scripts/deploy").absolute(), fleet)
     run(*deploy)
     assert service.state == "active"
     pid, file = service.pid, fleet / "lim1.toml"
