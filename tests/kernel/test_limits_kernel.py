@@ -67,13 +67,13 @@ def passed(topology: Topology, daemon: DaemonHost, count: int) -> tuple[int, Any
 
 
 @contextlib.contextmanager
-def traffic(topology: Topology) -> Iterator[Callable[[], tuple[int, int]]]:
+def traffic(topology: Topology, pause_s: float = 0.0) -> Iterator[Callable[[], tuple[int, int]]]:
     """Packets, one after another; returns how many were sent, and how many came, once it ends."""
     stop = threading.Event()
     counts = [0, 0]
 
     def run(source: socket.socket, sink: socket.socket) -> None:
-        while not stop.is_set():
+        while not stop.wait(pause_s):
             source.sendto(bytes(PAYLOAD), (SINK, 9))
             counts[0] += 1
             # Each is waited for, so that no queue of the host overflows.
