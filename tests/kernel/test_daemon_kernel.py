@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from .attached import rules
 from .daemon_host import CENTRAL, SHARED, DaemonHost
+from .preloaded import ROOT
 from .topology import Topology, wait_for
 
 pytestmark = pytest.mark.kernel
@@ -381,3 +384,14 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
     lines = [line for line in daemon.log.splitlines() if line.startswith("drld: ")]
     assert said in lines[-1]
     assert "Traceback" not in daemon.log
+
+
+def test_the_first_process_of_a_container_is_stopped_while_it_starts() -> None:
+    """The kernel drops SIGTERM where such a process has no handler."""
+    script = (
+        "import os, signal; from drld import daemon; from drld.daemon import process;"
+        "process.main = lambda argv: os.kill(os.getpid(), signal.SIGTERM) or 7;"
+        "assert os.getpid() == 1; raise SystemExit(daemon.main([]))"
+    )
+    command = ["unshare", "--pid", "--fork", sys.executable, "-c", script]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0

@@ -1,14 +1,16 @@
-"""Every command has help with an example, and writes JSON for programs."""
+"""Every command has help with an example, JSON for programs, and exit codes for scripts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from drld.cli import main
+from tests.fuzz.targets.capture import pcap
 
 from .drlctl import invoke
 
@@ -55,6 +57,67 @@ def test_every_option_is_explained(path: tuple[str, ...]) -> None:
         command = command.commands[name]
     options = [it for it in command.params if isinstance(it, click.Option)]
     assert [it.name for it in options if not it.help] == []
+
+
+WITHOUT_A_DAEMON: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {
+    ("status",): ((), 1),
+    ("limits",): ((), 1),
+    ("limit", "add"): (("--name", "a", "--rate", "1mbit", "--out", "eth0"), 1),
+    ("limit", "set"): (("a", "--rate", "1mbit"), 1),
+    ("limit", "remove"): (("a",), 1),
+    ("limit", "pause"): (("a",), 1),
+    ("limit", "shadow"): (("a",), 1),
+    ("limit", "enforce"): (("a",), 1),
+    ("limit", "show"): ((), 1),
+    ("limit", "suggest"): (("a",), 1),
+    ("limit", "top"): (("--once",), 1),
+    ("top",): (("--once",), 1),
+    ("peers",): ((), 1),
+    ("trace",): (("a",), 1),
+    ("metrics",): ((), 1),
+    ("diff",): ((), 2),
+    ("explain",): (("tcp 10.0.0.1:1 > 10.0.0.2:80",), 1),
+    ("replay",): (("CAPTURE",), 1),
+    ("doctor",): ((), 1),
+    ("reload",): ((), 1),
+    ("history",): ((), 1),
+    ("keys", "list"): ((), 1),
+    ("keys", "install"): (("1", "KEY"), 1),
+    ("keys", "use"): (("1",), 1),
+    ("keys", "remove"): (("1",), 1),
+    ("keys", "generate"): (("KEY",), 1),
+    ("fleet", "init"): (("DIRECTORY", "a=10.0.0.1"), 1),
+    ("fleet", "members"): ((), 1),
+    ("fleet", "remove"): (("a",), 1),
+    ("completion",): (("bash",), 0),
+    ("check",): (("key=value",), 1),
+}
+"""Arguments of each command, and its exit status where it cannot do what it is asked: no daemon
+answers, or the file to make is there. A script is printed by any drlctl."""
+
+
+def test_every_command_is_in_the_table_of_exit_codes() -> None:
+    assert WITHOUT_A_DAEMON.keys() == {*ALL}
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_exit_codes_for_scripts(path: tuple[str, ...], tmp_path: Path) -> None:
+    arguments, status = WITHOUT_A_DAEMON[path]
+    (capture := tmp_path / "trace.pcap").write_bytes(pcap("<", 0xA1B2C3D4, 101, []))
+    key = tmp_path / "key"
+    assert invoke("keys", "generate", key).exit_code == 0
+    words = {"CAPTURE": capture, "KEY": key, "DIRECTORY": tmp_path}
+    given = [words.get(it, it) for it in arguments]
+    done = invoke("--socket", tmp_path / "none.sock", *path, *given)
+    assert done.exit_code == status, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    if path == ("doctor",):  # It looks at the host without a daemon, and lists what is wrong.
+        return
+    assert (not done.stdout) == (status > 0), done.stdout
+    assert (not done.stderr) == (status == 0)
+    assert "Traceback" not in done.stderr
+    wrong = invoke(*path, "--no-such-option")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
 
 
 def test_the_exit_codes_are_told_once() -> None:
