@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-_BLOCK = 16
+_BLOCK = 32
 """Cells from one remembered TAT to the next: the most that a fold visits beyond those that changed.
 Remembering takes 40 bytes a block, until the row rests."""
 _CELL_BYTES = 20

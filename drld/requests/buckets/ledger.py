@@ -280,6 +280,8 @@ class Ledger(Bucket):
 
     def idle(self, now_ns: int) -> bool:
         """See `Bucket.idle`."""
+        if self._packed is not None and not self._count:
+            return self.idle_at_rest(self._packed, now_ns)
         now = now_ns * self._shape.rate
         self._collect(now)
         tat = self._fold() if self._tat is None else self._tat

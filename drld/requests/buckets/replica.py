@@ -117,7 +117,7 @@ class Replica:
     def _admitted(
         self, key: Hashable, bucket: Bucket, news: News, now_ns: int, cost: int
     ) -> Outgoing:
-        if not news:  # A shared bucket has none.
+        if not news or not self.pending:  # A shared bucket has none.
             return []
         if self._slack is not None:
             if (untold := self._untold.get(key)) is None:

@@ -1,8 +1,9 @@
 """The rows of one limiter: a bucket for each key, in bounded memory.
 
 A row that nobody asks for comes to rest: its bucket becomes a few bytes (`Bucket.freeze`) until it
-is asked for again. A drained row leaves without loss, since a new bucket decides as it did. Both is
-done by a hand (as of the clock algorithm), which looks at a few rows a call. So no call is long.
+is asked for again. A drained row leaves without loss, since a new bucket decides as it did. `sweep`
+does both, a few rows a call: rows that are awake in the order in which they woke, and all others in
+turn, as the hand of the clock algorithm does. So no call is long.
 
 Where all rows are taken, and the hand finds no drained one, no row that matters leaves. A new key
 shares one of `SHARED_ROWS` rows by its hash: strangers limit each other, and keys that have rows
@@ -12,6 +13,7 @@ either a flood, or `max_keys` is too small; `shared` and `unkept` count both.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
 from drld.requests.buckets.bucket import Bucket
@@ -90,6 +92,8 @@ class Table(Mapping[Hashable, Bucket]):
         """The last change: the policy by key, and when, ns."""
         self._strangers: dict[tuple[int, Policy], Single] = {}
         self._hand: Iterator[Hashable] = iter(())
+        self._awake: deque[Hashable] = deque()
+        """Keys whose rows are not at rest, in the order in which they woke; and some others."""
         self.shared = 0
         """Times that a row was shared, because all were taken."""
         self.unkept = 0
@@ -128,9 +132,11 @@ class Table(Mapping[Hashable, Bucket]):
         return self._late + sum(bucket.late for _, bucket in self.active())
 
     def active(self) -> Iterator[tuple[Hashable, Bucket]]:
-        """Rows that are not at rest: those that were asked for since the hand was there."""
-        for key, row in self._present.rows.items():
-            if not isinstance(row, bytes):
+        """Rows that are not at rest."""
+        for key in dict.fromkeys(self._awake):
+            self._bring(key)
+            row = self._present.rows.get(key)
+            if row is not None and not isinstance(row, bytes):
                 yield key, row
 
     # Requests and deltas
@@ -154,6 +160,7 @@ class Table(Mapping[Hashable, Bucket]):
             if row.__class__ is not bytes:
                 return row  # type: ignore[return-value]
             present.rows[key] = bucket = present.like(key).thaw(row)
+            self._awake.append(key)
             return bucket
         own = self.own(key, now_ns)
         if own is not None:
@@ -169,9 +176,12 @@ class Table(Mapping[Hashable, Bucket]):
         """A key's own bucket, to be changed; None: it has no row, and all are taken."""
         if self._past is not None:
             self._bring(key)
-        rows = self._present.rows
-        bucket = self._present.bucket(key)
-        if bucket is None:
+        row = self._present.rows.get(key)
+        if row is not None and not isinstance(row, bytes):
+            return row
+        if row is not None:
+            bucket = self._present.like(key).thaw(row)
+        else:
             if self._max_keys is not None:
                 self.sweep(now_ns, _LOOKS)
                 if self._full:
@@ -179,7 +189,8 @@ class Table(Mapping[Hashable, Bucket]):
                 if self._full:
                     return None
             bucket = self._make(key)
-        rows[key] = bucket
+        self._present.rows[key] = bucket
+        self._awake.append(key)
         return bucket
 
     @property
@@ -194,37 +205,43 @@ class Table(Mapping[Hashable, Bucket]):
     # Rest
 
     def sweep(self, now_ns: int, rows: int) -> list[Hashable]:
-        """Look at so many rows: the drained leave, and the others come to rest if they can.
+        """Look at so many rows that are awake, and at as many others.
+
+        The drained leave; those that are awake come to rest if they can.
 
         Returns:
             The keys whose rows left.
         """
         left = []
+        for _ in range(min(rows, len(self._awake))):
+            key = self._awake.popleft()
+            self._bring(key)
+            row = self._present.rows.get(key)
+            if row is None or isinstance(row, bytes):
+                continue
+            if row.idle(now_ns):
+                self.drop(key)
+                left.append(key)
+            else:
+                self._rest(key, row, now_ns)
         for _ in range(rows):
-            key = next(self._hand, None)
-            if key is None:
+            if (key := next(self._hand, None)) is None:
                 # A copy of the keys, since rows come and leave meanwhile: 10 ms for a million.
                 self._hand = iter([*self])
                 break
-            if self._past is not None:
-                self._bring(key)
+            self._bring(key)
             row = self._present.rows.get(key)
-            if isinstance(row, bytes):
-                if self._present.like(key).idle_at_rest(row, now_ns):
-                    self._present.drop(key)
-                    left.append(key)
-            elif row is not None:
-                if row.idle(now_ns):
-                    self.drop(key)
-                    left.append(key)
-                else:
-                    self._rest(key, row, now_ns)
+            if isinstance(row, bytes) and self._present.like(key).idle_at_rest(row, now_ns):
+                self._present.drop(key)
+                left.append(key)
         return left
 
     def _rest(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
         self._present.rest(key, bucket, now_ns)
         if isinstance(self._present.rows[key], bytes):
             self._late += bucket.late
+        else:
+            self._awake.append(key)
 
     # Policies
 
@@ -254,7 +271,7 @@ class Table(Mapping[Hashable, Bucket]):
                 bucket.reconfigure(wanted, changed_ns)
             self._present.rows[key] = bucket
             if was_at_rest:
-                self._present.rest(key, bucket, changed_ns)
+                self._rest(key, bucket, changed_ns)
         if not self._past.rows:
             self._past = None
 

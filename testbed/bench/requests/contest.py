@@ -64,7 +64,7 @@ class Entry:
     """The goal for a decision, us."""
     note: str = ""
     """Its settings."""
-    requests: tuple[int, int] = (20_000, 2_000)
+    requests: tuple[int, int] = (3_000, 500)
     """Of a slice, and of a quick one."""
 
 

@@ -21,7 +21,7 @@ def redis(scene: Scene) -> Iterator[tuple[socket.socket, Path]]:
     path = scene.state / f"redis{next(_NUMBERS)}.sock"
     command = [program("redis-server"), "--port", "0", "--unixsocket", str(path),
                "--save", "", "--appendonly", "no"]  # fmt: skip
-    with server(command, path, scene.cpu) as sock:
+    with server(command, path, scene.cpu) as connect, connect() as sock:
         yield sock, path
 
 

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from testbed.errors import HostError, MeasurementError
@@ -31,8 +32,8 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def server(command: Sequence[str], path: Path, cpu: int) -> Iterator[socket.socket]:
-    """A connection to the unix socket of a server, which ends with the context.
+def server(command: Sequence[str], path: Path, cpu: int) -> Iterator[Callable[[], socket.socket]]:
+    """A server on a unix socket, which ends with the context; what makes connections to it.
 
     Raises:
         MeasurementError: it does not listen.
@@ -43,7 +44,8 @@ def server(command: Sequence[str], path: Path, cpu: int) -> Iterator[socket.sock
             ["taskset", "-c", str(cpu), *command], stdout=output, stderr=output
         )
     try:
-        yield _connected(process, path, log)
+        _connected(process, path, log).close()
+        yield partial(_connected, process, path, log)
     finally:
         process.terminate()
         process.wait(_PATIENCE_S)

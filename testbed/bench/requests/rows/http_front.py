@@ -70,11 +70,13 @@ def contestant(scene: Scene) -> Iterator[Slice]:
     control = scene.state / "front-control.sock"
     file.write_text(_CONFIG.format(port=_free_port(), control=control, path=path))
     with server([sys.executable, "-m", "drld", "--config", str(file)], path,
-                scene.cpu) as sock:  # fmt: skip
+                scene.cpu) as connect:  # fmt: skip
 
         def decide(asked: Sequence[Asked]) -> Result:
             questions = [_question(it) for it in asked]
-            return exchange(sock, questions, _complete, lambda answer: b" 429 " in answer[:16])
+            # Between slices a connection would be idle for too long.
+            with connect() as sock:
+                return exchange(sock, questions, _complete, lambda answer: b" 429 " in answer[:16])
 
         yield decide
 
