@@ -17,7 +17,7 @@ from testbed.bench.lanes import Setting
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome
 from testbed.harness.markdown import aligned
-from testbed.harness.page import PLOTS, RESULTS
+from testbed.harness.page import PLOTS, RESULTS, Page
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.provenance import head
@@ -33,7 +33,7 @@ _EPILOG = aligned([[name, benchmark.title] for name, benchmark in BENCHMARKS.ite
 @click.option("--quick", is_flag=True, help="Shorter and rougher.")
 @click.option("--json", "json_file", type=_FILE, help="Write the result to this file.")
 @click.option("--plot", "figure", type=_FILE, help="Draw the result into this file (PNG).")
-@click.option("--docs", is_flag=True, help="Write the result into results/performance.md.")
+@click.option("--docs", is_flag=True, help="Write the result into results/.")
 @click.option(
     "--from", "earlier", type=_FILE,
     help="A file of --json: replace the benchmarks NAME in its result. Without a NAME, show it.",
@@ -59,16 +59,30 @@ def main(
             json_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     progress.end()
     click.echo(report.text(result))
-    if figure is not None or docs:
+    pages = [(page, _of_page(page, result)) for page in (report.PAGE, report.REQUESTS)]
+    drawn = [(figure, result)] if figure is not None else []
+    if docs and pages[0][1]["benchmarks"]:
+        drawn.append((RESULTS / PLOTS / report.FIGURE, pages[0][1]))
+    if drawn:
         # matplotlib takes a second to import, and measuring does not need it.
         from testbed.bench.plot import draw
 
-        for path in (figure, RESULTS / PLOTS / report.FIGURE if docs else None):
-            if path is not None:
-                draw(result, path)
-                click.echo(f"{path}")
+        for path, part in drawn:
+            draw(part, path)
+            click.echo(f"{path}")
     if docs:
-        click.echo(f"{report.PAGE.write({'all': report.section(result)})}")
+        for page, part in pages:
+            if part["benchmarks"]:
+                click.echo(f"{page.write(report.sections(page, part))}")
+
+
+def _of_page(page: Page, result: dict[str, Any]) -> dict[str, Any]:
+    """The part of a result that a page shows."""
+    found = result["benchmarks"].items()
+    # A result of an earlier version may have others.
+    pages = {name: benchmark.page for name, benchmark in BENCHMARKS.items()}
+    shown = {name: it for name, it in found if pages.get(name, report.PAGE) is page}
+    return {**result, "benchmarks": shown}
 
 
 def _measure(name: str, quick: bool, progress: Progress) -> dict[str, Any]:

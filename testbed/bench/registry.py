@@ -19,8 +19,10 @@ from testbed.bench import (
     pps,
 )
 from testbed.bench.lanes import Setting
-from testbed.bench.requests import contest
+from testbed.bench.report import PAGE, REQUESTS
+from testbed.bench.requests import contest, memory
 from testbed.bench.summary import Outcome
+from testbed.harness.page import Page
 
 
 class Benchmark(NamedTuple):
@@ -28,6 +30,8 @@ class Benchmark(NamedTuple):
 
     title: str
     measure: Callable[[Setting], Awaitable[Outcome]]
+    page: Page = PAGE
+    """Where its result is kept."""
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -41,7 +45,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "fleet": Benchmark("members and limits of a fleet come and go", fleet.measure),
     "flows": Benchmark("5,000 TCP flows through two limiters", flows.measure),
     "hostile": Benchmark("the cost of a hostile gossip datagram", hostile.measure),
-    "requests": Benchmark("a decision on a request, beside Redis", contest.measure),
+    "requests": Benchmark("a decision on a request, beside Redis", contest.measure, REQUESTS),
+    "requests-memory": Benchmark("the memory of keys", memory.measure, REQUESTS),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """The benchmarks in the order in which they run."""

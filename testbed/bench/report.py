@@ -17,6 +17,11 @@ from testbed.provenance import conditions
 
 PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/performance.md", ["all"])
 FIGURE = "performance.png"
+REQUESTS = Page(
+    "requests", "Decisions on requests", "scripts/bench requests requests-memory --docs",
+    "../docs/replicated-buckets.md", ["requests", "requests-memory"],
+)  # fmt: skip
+"""A section for each benchmark, so that each may be measured alone."""
 
 
 def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:
@@ -70,7 +75,17 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def section(result: Mapping[str, Any]) -> str:
+def sections(page: Page, result: Mapping[str, Any]) -> dict[str, str]:
+    """The sections of a page, by name, from a result that has its benchmarks alone."""
+    if page is PAGE:
+        return {"all": section(result, image("all benchmarks", FIGURE))}
+    return {
+        name: section({**result, "benchmarks": {name: benchmark}})
+        for name, benchmark in result["benchmarks"].items()
+    }
+
+
+def section(result: Mapping[str, Any], figure: str | None = None) -> str:
     """All tables, for the page."""
     parts = [
         prose(
@@ -78,8 +93,7 @@ def section(result: Mapping[str, Any]) -> str:
             "their quartiles; `ok` and `short of` say how they compare to the target."
         ),
         "",
-        image("all benchmarks", FIGURE),
-        "",
+        *([figure, ""] if figure else []),
     ]
     for name, benchmark in result["benchmarks"].items():
         header, *lines = grid(rows_of(benchmark))

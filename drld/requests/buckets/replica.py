@@ -123,8 +123,7 @@ class Replica:
             if (untold := self._untold.get(key)) is None:
                 untold = self._untold[key] = Untold(now_ns, cost, news)
             else:
-                untold.tokens += cost
-                untold.news |= news
+                untold.add(cost, news)
             return self._speak(key, bucket, untold, now_ns)
         for one in self.pending.values():
             one.add(key, news)

@@ -47,13 +47,38 @@ class FrequencyAnalysis:
         return since_ns < self.window * self.threshold_ns
 
 
-@dataclass(slots=True)
 class Untold:
-    """What this limiter admitted of a key and has not told."""
+    """What this limiter admitted of a key and has not told.
 
-    since_ns: int
-    tokens: int
-    news: News
+    Most have one entry, and a dictionary for each would take as much as the key's row.
+    """
+
+    __slots__ = ("_entry", "_more", "_value", "since_ns", "tokens")
+
+    def __init__(self, since_ns: int, tokens: int, news: News) -> None:
+        """`news` has an entry at least."""
+        self.since_ns = since_ns
+        self.tokens = tokens
+        self._more: News | None = None
+        """All entries but one."""
+        (self._entry, self._value), *more = news.items()
+        if more:
+            self._more = dict(more)
+
+    def add(self, tokens: int, news: News) -> None:
+        """Something was admitted."""
+        self.tokens += tokens
+        for entry, value in news.items():
+            if entry != self._entry:
+                self._more = {**(self._more or {}), self._entry: self._value}
+                self._more.pop(entry, None)
+                self._entry = entry
+            self._value = value
+
+    @property
+    def news(self) -> News:
+        """All entries."""
+        return {**(self._more or {}), self._entry: self._value}
 
 
 @dataclass(frozen=True, slots=True)

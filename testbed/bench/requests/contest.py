@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import pkgutil
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeAlias
+
+import trio
 
 from testbed.bench.lanes import Setting
 from testbed.bench.requests import rows
@@ -80,7 +83,8 @@ def entries() -> list[Entry]:
 async def measure(setting: Setting) -> Outcome:
     """All contestants under each load."""
     keys = setting.choose(1_000_000, 20_000)
-    found, notes = [], [f"{keys:,} keys have a bucket before a load begins"]
+    found: list[Row] = []
+    notes = [f"{keys:,} keys have a bucket before a load begins"]
     contestants = entries()
     loads, scene = (uniform(keys), zipf(keys)), Scene(keys, setting.state, setting.cpus[1])
     for group in dict.fromkeys(entry.group for entry in contestants):
@@ -91,14 +95,14 @@ async def measure(setting: Setting) -> Outcome:
                 setting.progress.step(f"starting {entry.case}")
                 slices.append(stack.enter_context(entry.make(scene)))
             for load in loads:
-                found += list(_rounds(setting, load, some, slices))
+                found += await _rounds(setting, load, some, slices)
     notes += [f"{entry.case}: {entry.note}" for entry in contestants if entry.note]
     return Outcome(found, TIME[0], notes)
 
 
-def _rounds(
+async def _rounds(
     setting: Setting, load: Load, some: Sequence[Entry], slices: Sequence[Slice]
-) -> Iterator[Row]:
+) -> list[Row]:
     rounds = setting.choose(15, 3)
     rng = Random(load.name)
     seen: list[list[tuple[Result, int]]] = [[] for _ in some]
@@ -107,18 +111,22 @@ def _rounds(
         asked = load.draw(rng, max(setting.choose(*entry.requests) for entry in some))
         order = range(len(some))
         for index in order if number % 2 == 0 else reversed(order):
+            # Contestants do not yield, and who interrupts waits for one slice.
+            await trio.lowlevel.checkpoint()
             mine = asked[: setting.choose(*some[index].requests)]
             result = slices[index](mine)
             # The first round warms up.
             if number:
                 seen[index].append((result, len(mine)))
     times = [[1e6 * result.seconds / count for result, count in one] for one in seen]
+    rows = []
     for entry, one, time in zip(some, seen, times, strict=True):
-        named = f"{entry.group}, {load.name}", entry.case
-        yield Row(*named, *TIME, time, below=entry.below)
+        row = partial(Row, f"{entry.group}, {load.name}", entry.case)
+        rows.append(row(*TIME, time, below=entry.below))
         if entry is not some[0]:
-            yield Row(*named, *RATIO, [a / b for a, b in zip(time, times[0], strict=True)])
+            rows.append(row(*RATIO, [a / b for a, b in zip(time, times[0], strict=True)]))
         if one[0][0].latencies:
             p99 = [statistics.quantiles(it.latencies, n=100)[-1] * 1e6 for it, _ in one]
-            yield Row(*named, *P99, p99)
-        yield Row(*named, *REFUSED, [100 * result.refused / count for result, count in one])
+            rows.append(row(*P99, p99))
+        rows.append(row(*REFUSED, [100 * result.refused / count for result, count in one]))
+    return rows

@@ -21,9 +21,13 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
     item = RateLimitItemPerDay(POLICY.capacity)
     with redis(scene) as (sock, path):
+        storage = RedisStorage(f"redis+unix://{path}")
         taken = ((Asked(key, 1).user, DEBT if key < EMPTIED else 1) for key in range(scene.keys))
-        pipeline(sock, [command("INCRBY", item.key_for(user), cost) for user, cost in taken])
-        hit = FixedWindowRateLimiter(RedisStorage(f"redis+unix://{path}")).hit
+        pipeline(sock, [
+            command("INCRBY", storage.prefixed_key(item.key_for(user)), cost)
+            for user, cost in taken
+        ])  # fmt: skip
+        hit = FixedWindowRateLimiter(storage).hit
 
         def decide(asked: Sequence[Asked]) -> Result:
             prepared = [(it.user, it.cost) for it in asked]

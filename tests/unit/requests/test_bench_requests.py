@@ -1,0 +1,63 @@
+"""The contestants of `scripts/bench requests` refuse what is to be refused, and no more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from testbed.bench import report
+from testbed.bench.requests import memory
+from testbed.bench.requests.contest import Entry, Scene, entries
+from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
+
+KEYS = 300
+CHEAP = [entry for entry in entries() if entry.case != "drld, HTTP"]
+"""A daemon takes a second to start, and other tests ask its front."""
+
+
+@pytest.mark.parametrize("load", [uniform(5000), zipf(5000)], ids=lambda load: load.name)
+def test_a_load_has_a_twentieth_to_be_refused_and_its_own_distribution(load: Load) -> None:
+    asked = load.draw(Random(1), 4000)
+    assert sum(it.emptied for it in asked) / 4000 == pytest.approx(0.05, abs=0.01)
+    assert {it.cost for it in asked} == {1, 2, 3, 4, 5}
+    assert all(0 <= it.key < 5000 for it in asked)
+    keys = Counter(it.key for it in asked if not it.emptied)
+    most = keys.most_common(1)[0]
+    assert (most[1] < 10) if load.weights is None else (most[0] == EMPTIED and most[1] > 300)
+
+
+def test_each_row_has_a_place_of_its_own() -> None:
+    places = [(entry.group, entry.place) for entry in entries()]
+    assert len({*places}) == len(places)
+    groups = {group for group, _ in places}
+    assert {(group, 0) for group in groups} <= {*places}, "each has one to compare with"
+
+
+@pytest.mark.parametrize("entry", CHEAP, ids=lambda entry: entry.case)
+def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry) -> None:
+    asked = uniform(KEYS).draw(Random(2), 200)
+    with entry.make(Scene(KEYS, tmp_path, 0)) as decide:
+        result = decide(asked)
+    assert result.refused == sum(it.emptied for it in asked) > 0
+    assert result.seconds > 0
+
+
+def test_memory_is_weighed_of_all_keys_and_of_cells_of_all_limiters() -> None:
+    found = memory.work(3000)
+    assert found["rows"] == 3000
+    assert found["cells"] > 0
+
+
+def test_each_benchmark_has_its_section_of_a_page() -> None:
+    host = {"model": "CPU", "processors": 2, "kernel": "6.1", "python": "3.11", "load": 0.5}
+    benchmark = {"title": "of keys", "seconds": 1.0, "rows": [], "headline": "", "notes": []}
+    result = {
+        "taken": "2020-01-01", "quick": True, "host": host,
+        "benchmarks": {"requests-memory": benchmark},
+    }  # fmt: skip
+    found = report.sections(report.REQUESTS, result)
+    assert [*found] == ["requests-memory"]
+    assert "of keys" in found["requests-memory"]
