@@ -97,6 +97,25 @@ def test_a_queue_whose_elements_die_before_their_round_has_no_limit() -> None:
     assert len(data) > 4 * run(case, "counter", data).central_admitted
 
 
+def test_a_safe_margin_lets_the_queue_refuse_who_is_just_above_the_rate() -> None:
+    """Data set D, a round each 900 ms: section 5.4 proposes the margin."""
+    case = changed(data="just-above", capacity=5, rate=1, per_s=1, nodes=15, interval_ms=900)
+    plain, safe = (run(case, bucket) for bucket in ("queue", "queue-safe"))
+    assert plain.excess > 2 > safe.excess
+    assert len(plain.rejected) < len(safe.rejected) <= len(safe.central_rejected) == 8
+
+
+def test_news_are_as_old_as_losses_and_repetitions_make_them() -> None:
+    """Six losses in a row are one of 15,000 at a loss of 0.2; a repetition takes T and N rounds."""
+    case = changed(loss=0.2, repeat_ms=600, delay_ms=20)
+    found = run(case, "ledger-slack")
+    assert found.knowledge is not None
+    rounds_ms = case.nodes * case.interval_ms
+    # What does not matter waits for N rounds and one before it is told at all.
+    most_ms = rounds_ms + case.interval_ms + 20 + 5 * (600 + rounds_ms)
+    assert 20 <= found.knowledge.age_ms <= most_ms
+
+
 def test_the_queue_minds_a_wrong_clock() -> None:
     right, wrong = (run(changed(skewed_s=skewed_s), "queue") for skewed_s in (0, 3600))
     assert right.decisions != wrong.decisions
