@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from drld.policy import Policy
 from drld.spec import LimitSpec
 from drld.units import BYTES, format_duration, format_rate, format_size, human_amount, human_rate
 
@@ -66,8 +67,7 @@ def limit_values(limit: LimitSpec) -> dict[str, str]:
             if in_bytes
             else human_amount(burst, policy.unit.name)
         ),
-        "allocator": policy.allocator,
-        **_flat("allocator", policy.parameters),
+        **_divided(policy),
         "interval": format_duration(policy.interval_ns),
         "ewma": policy.ewma,
         "mode": policy.mode,
@@ -79,6 +79,19 @@ def limit_values(limit: LimitSpec) -> dict[str, str]:
         **_flat("match", limit.match.written()),
     }
     return {key: _text(value) for key, value in values.items() if value is not None}
+
+
+def _divided(policy: Policy) -> dict[str, Any]:
+    """How the rate is divided, or the buckets that each key has."""
+    if policy.keyed is None:
+        return {"allocator": policy.allocator, **_flat("allocator", policy.parameters)}
+    unit = policy.unit
+    overrides = {
+        f"overrides.{','.join(it.key)}": f"{human_rate(unit.shown_rate(it.rate), unit.name)}, "
+        f"burst {human_amount(unit.shown_amount(it.burst), unit.name)}"
+        for it in policy.keyed.overrides
+    }
+    return {"bucket": policy.keyed.bucket, "max_keys": policy.keyed.max_keys, **overrides}
 
 
 def _flat(name: str, value: object) -> dict[str, Any]:

@@ -34,8 +34,9 @@ from drld.units import Unit
 
 
 def static_share(policy: Policy, part: float) -> Enforcement:
-    """The record that enforces a part of the limit as a plain bucket; none if it is paused."""
-    if policy.mode is Mode.PAUSE:
+    """The record that enforces a part of the limit as a plain bucket; none if it is paused, or has
+    a bucket for each key."""
+    if policy.mode is Mode.PAUSE or policy.keyed:
         return Enforcement()
     return bucket(policy.rate * part, policy.burst * part)
 
@@ -166,10 +167,10 @@ class Limiter:
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
         # Figure 2's line 9 has no upper bound.
         self._value = min(allocation.value, MAX_VALUE)
-        paused = self.policy.mode is Mode.PAUSE
+        unpoliced = self.policy.mode is Mode.PAUSE or self.policy.keyed is not None
         alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
-            enforcement=self.initial() if alone or paused else allocation.enforcement,
+            enforcement=self.initial() if alone or unpoliced else allocation.enforcement,
             evict=evict,
             measurement=measurement,
             demand=demand,

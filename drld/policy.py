@@ -24,6 +24,29 @@ class Mode(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """The bucket of a single key that differs from the others."""
+
+    key: tuple[str, ...]
+    """A value for each name that makes the keys."""
+    rate: int
+    """Tokens/s."""
+    burst: int
+    """Tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A bucket for each key: `rate` and `burst` are each key's, and nothing is divided."""
+
+    bucket: str
+    """What kind of bucket the plane keeps and replicates."""
+    max_keys: int
+    """Buckets that one limiter keeps."""
+    overrides: tuple[Override, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One limit as a fleet divides it."""
 
@@ -61,6 +84,9 @@ class Policy:
     shared: Mapping[str, object] = field(default_factory=dict)
     """What else the fleet must agree on, by keys such as `match.per`. Unlike the rest of the target
     it is the same on all hosts."""
+    keyed: Keyed | None = None
+    """None: one rate is divided among the limiters. Else the allocator only tells the fleet the
+    demand, and the plane enforces the buckets."""
     written: frozenset[str] | None = field(default=None, compare=False)
     """Keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
     only these (drld.shared_settings); the others are what this version of drld chooses."""

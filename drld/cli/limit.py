@@ -34,6 +34,8 @@ _OPTIONS: Mapping[str, tuple[type, str]] = {
     "mode": (str, '"enforce", "shadow" or "pause".'),
     "on_failure": (str, 'While the daemon is dead: "share", "open" or "closed".'),
     "excess": (str, '"drop" or "mark".'),
+    "bucket": (str, 'With --per: "ledger", "queue" or "counter".'),
+    "max_keys": (int, "With --per: buckets that a limiter keeps at a time."),
     "flow": (str, '"5-tuple", "source", or with prefix lengths "source/24/64".'),
 }
 """Keys of a limit that are options: type and help text."""

@@ -250,6 +250,11 @@ class LimitTable(Table):
     """Relative weight of a limiter's flows, by name: with 2, a flow gets twice the rate of a flow
     at a limiter of weight 1. Default: 1 for each."""
 
+    @property
+    def default_allocator(self) -> str:
+        """That of a limit without the key."""
+        return DEFAULT_ALLOCATOR
+
     @abstractmethod
     def target(self) -> Target:
         """What falls under the limit."""

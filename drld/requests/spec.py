@@ -38,17 +38,27 @@ class Excess(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestMatch(Target):
-    """Which requests fall under a limit: those of a namespace whose descriptor has all pairs."""
+    """Which requests fall under a limit: those of a namespace whose descriptor has all pairs, and
+    all names of its keys."""
 
     items: ClassVar[str] = "requests"
     flow: ClassVar[str] = "caller"
 
     namespace: str
     where: Descriptor = field(default_factory=dict)
+    per: tuple[str, ...] = ()
+    """Names of pairs: each combination of their values has a bucket; none: one limit for all."""
 
     def __str__(self) -> str:
-        """For lists: the namespace and the pairs."""
-        return " ".join([self.namespace, *(f"{name}={it}" for name, it in self.where.items())])
+        """For lists: the namespace, the pairs, and what makes a key."""
+        pairs = [f"{name}={it}" for name, it in self.where.items()]
+        return " ".join([self.namespace, *pairs, *(f"per {name}" for name in self.per)])
+
+    def written(self) -> dict[str, str]:
+        """See `Target.written`; `per` is there if there is one."""
+        # `super()` does not know the class that `slots` makes.
+        found = Target.written(self) | {"per": ",".join(self.per)}
+        return {name: value for name, value in found.items() if name != "per" or value}
 
 
 def match_of(limit: LimitSpec) -> RequestMatch:
@@ -69,8 +79,10 @@ class RequestsSpec(PlaneSpec):
     """Clients whose `X-Forwarded-For` says who calls."""
     tls: ServerTls | None = field(default=None, compare=False)
     """Of all TCP addresses; None: no TLS."""
+    peer_port: int | None = None
+    """UDP port of all limiters for what they admit of keys; None: one above that of gossip."""
 
     def fixed(self) -> Mapping[str, Any]:
         """The addresses, as a file has them."""
         written = [it if isinstance(it, str) else format_endpoint(*it) for it in self.listen]
-        return {"listen": written or None}
+        return {"listen": written or None, "peer_port": self.peer_port}

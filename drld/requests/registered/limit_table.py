@@ -7,17 +7,37 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
+from drld.allocators import DEFAULT_ALLOCATOR
+from drld.burst import automatic_burst
 from drld.config.fields import BurstOrAuto, Kind, Name, Rate, counted
+from drld.config.problems import Location, Problems, must_be
 from drld.config.schema import LimitTable, Table
 from drld.errors import InputError
+from drld.policy import Keyed, Override
 from drld.requests import descriptor
 from drld.requests.quantity import BURST, RATE, parse_rate
 from drld.requests.spec import ITEM, REQUESTS, Excess, RequestMatch
 from drld.units import BYTES, QuantityError, Unit
 
+PER = (
+    f"an array of 1 to {descriptor.MAX_PAIRS} names of pairs, without repetitions, and neither "
+    '"rate" nor "burst"'
+)
+MAX_KEYS = 10_000_000
+"""Of one limit at one limiter: some gigabytes."""
+MAX_OVERRIDES = 10_000
+_OF_OVERRIDES = ("rate", "burst")
+_OF_KEYED = ("bucket", "max_keys", "overrides")
+_OF_DIVIDED = ("allocator", "shares", "weights")
+"""Keys of limits without `per`."""
+
 
 def _rate(value: object, info: ValidationInfo) -> int:
-    if info.data.get("unit") == BYTES:
+    return _rate_of(info.data.get("unit"), value)
+
+
+def _rate_of(unit: Unit | None, value: object) -> int:
+    if unit == BYTES:
         return _of_bytes(Rate, value)
     try:
         return parse_rate(value if isinstance(value, str) else "")
@@ -26,9 +46,13 @@ def _rate(value: object, info: ValidationInfo) -> int:
 
 
 def _burst(value: object, info: ValidationInfo) -> int | Literal["auto"]:
+    return _burst_of(info.data.get("unit"), value)
+
+
+def _burst_of(unit: Unit | None, value: object) -> int | Literal["auto"]:
     if value == "auto":
         return "auto"
-    if info.data.get("unit") == BYTES:
+    if unit == BYTES:
         return _of_bytes(BurstOrAuto, value)
     # `drlctl` has texts.
     number = int(value) if isinstance(value, str) and _is_number(value) else value
@@ -62,8 +86,33 @@ def _where(value: object) -> dict[str, str]:
         raise ValueError(f"a descriptor: {error}") from None
 
 
-def _later(_: object) -> None:
-    raise ValueError("left out: limits with a bucket for each key are not available yet")
+def _per(value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value  # `drlctl` has texts.
+    if not isinstance(names, list) or not all(isinstance(it, str) for it in names):
+        raise ValueError(PER)
+    if not 1 <= len(set(names)) == len(names) or {*names} & {*_OF_OVERRIDES}:
+        raise ValueError(PER)
+    try:
+        descriptor.check(dict.fromkeys(names, ""))
+    except InputError as error:
+        raise ValueError(f"names of pairs: {error}") from None
+    return tuple(names)
+
+
+def _overrides(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(it, dict) for it in value):
+        raise ValueError('an array of tables such as { user = "bigco", rate = "1000/s" }')
+    if len(value) > MAX_OVERRIDES:
+        raise ValueError(f"an array of at most {MAX_OVERRIDES} tables")
+    return value
+
+
+def _max_keys(value: object) -> int:
+    # `drlctl` has texts.
+    number = int(value) if isinstance(value, str) and _is_number(value) else value
+    if type(number) is not int or not 1 <= number <= MAX_KEYS:
+        raise ValueError(f"a number of keys, from 1 to {MAX_KEYS}")
+    return number
 
 
 class RequestMatchTable(Table):
@@ -80,7 +129,14 @@ class RequestMatchTable(Table):
         Kind(f"table of texts, up to {descriptor.MAX_PAIRS} pairs"),
     ] = Field(default_factory=dict)
     """Pairs that the request's descriptor must have. Default: none."""
-    per: Annotated[None, PlainValidator(_later)] = None
+    per: Annotated[
+        tuple[str, ...],
+        PlainValidator(_per),
+        Kind(f"name, or array of up to {descriptor.MAX_PAIRS} names"),
+    ] = ()
+    """Names of pairs that the request's descriptor must have. Each combination of their values is a
+    key with a bucket of its own, which all limiters share
+    (docs/requests-per-user.md). Default: none: one limit for all requests."""
 
 
 class RequestLimitTable(LimitTable):
@@ -117,11 +173,96 @@ class RequestLimitTable(LimitTable):
     `"share"`."""
     excess: Literal["refuse"] = "refuse"
     """What happens above the limit."""
+    bucket: Literal["ledger", "queue", "counter"] = "ledger"
+    """With `match.per`: the kind of the buckets (docs/replicated-buckets.md)."""
+    max_keys: Annotated[
+        int, PlainValidator(_max_keys), Kind(f"number of keys, 1 to {MAX_KEYS}")
+    ] = 1_000_000
+    """With `match.per`: buckets that this limiter keeps at a time."""
+    overrides: Annotated[
+        list[dict[str, Any]],
+        PlainValidator(_overrides),
+        Kind(f"array of up to {MAX_OVERRIDES} tables"),
+    ] = Field(default_factory=list)
+    """With `match.per`: `rate` and `burst` of single keys, such as
+    `{ user = "bigco", rate = "1000/s", burst = 2000 }`; what one leaves out is the limit's.
+    Default: none."""
 
     def target(self) -> RequestMatch:
         """Which requests fall under the limit."""
-        return RequestMatch(self.match.namespace, self.match.where)
+        return RequestMatch(self.match.namespace, self.match.where, self.match.per)
+
+    @property
+    def default_allocator(self) -> str:
+        """Nothing is divided among limiters where each key has a bucket."""
+        return "static" if self.match.per else DEFAULT_ALLOCATOR
+
+    def check(self, where: Location, problems: Problems) -> None:
+        """See that the keys for limits with `per`, and for those without, are not mixed."""
+        keyed = bool(self.match.per)
+        for key in _OF_DIVIDED if keyed else _OF_KEYED:
+            if key in self.model_fields_set:
+                problems.add(
+                    [*where, key],
+                    "must be left out: a limit with match.per has a bucket for each key, and "
+                    "nothing is divided" if keyed
+                    else "must be left out: it is for limits with match.per",
+                )  # fmt: skip
+        seen: dict[tuple[str, ...], int] = {}
+        for place, given in enumerate(self.overrides if keyed else ()):
+            at = [*where, "overrides", place]
+            if (found := self._override(at, given, problems)) is None:
+                continue
+            if (other := seen.setdefault(found.key, place)) != place:
+                problems.add(at, f"must be of a key of its own (overrides[{other}] is of the same)")
 
     def policy(self) -> Mapping[str, Any]:
-        """What becomes of the excess."""
-        return {"excess": Excess(self.excess)}
+        """What becomes of the excess, and the buckets of the keys."""
+        policy: dict[str, Any] = {"excess": Excess(self.excess)}
+        if not self.match.per:
+            return policy
+        unheard = Problems("")
+        overrides = (self._override([], given, unheard) for given in self.overrides)
+        keyed = Keyed(self.bucket, self.max_keys, tuple(it for it in overrides if it))
+        shared = {
+            "match.per": ",".join(self.match.per),
+            "bucket": keyed.bucket,
+            "overrides": {
+                "\0".join(it.key): {"rate": it.rate, "burst": it.burst} for it in keyed.overrides
+            },
+        }
+        return policy | {"keyed": keyed, "shared": shared}
+
+    def _override(
+        self, where: Location, given: Mapping[str, Any], problems: Problems
+    ) -> Override | None:
+        """One of `overrides`; None where `problems` now says why not."""
+        before = len(problems.lines)
+        per = self.match.per
+        key = tuple(str(given.get(name, "")) for name in per)
+        for name in dict.fromkeys((*per, *given)):
+            if name not in given:
+                problems.add([*where, name], "is required: it is a name of match.per")
+            elif name not in (*per, *_OF_OVERRIDES):
+                problems.unknown(where, name, (*per, *_OF_OVERRIDES))
+            elif name in per and not isinstance(given[name], str):
+                problems.refuse([*where, name], given[name], "a text")
+        amounts = self.rate, self._amount(self.rate, self.burst)
+        if not {*_OF_OVERRIDES} & given.keys():
+            problems.add(where, "must have rate or burst")
+        try:
+            rate = _rate_of(self.unit, given["rate"]) if "rate" in given else amounts[0]
+        except ValueError as error:
+            problems.add([*where, "rate"], must_be(str(error), given["rate"]))
+            rate = amounts[0]
+        try:
+            burst = _burst_of(self.unit, given["burst"]) if "burst" in given else self.burst
+        except ValueError as error:
+            problems.add([*where, "burst"], must_be(str(error), given["burst"]))
+            burst = amounts[1]
+        if len(problems.lines) > before:
+            return None
+        return Override(key, rate, self._amount(rate, burst))
+
+    def _amount(self, rate: int, burst: int | Literal["auto"]) -> int:
+        return automatic_burst(rate, self.unit) if burst == "auto" else burst

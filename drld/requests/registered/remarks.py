@@ -6,13 +6,19 @@ from ipaddress import ip_address
 from ssl import CERT_REQUIRED
 
 from drld.config.problems import some
+from drld.model import NS_PER_S
+from drld.policy import Policy
 from drld.requests.spec import REQUESTS, RequestMatch, RequestsSpec
 from drld.spec import LimiterSpec, format_endpoint
+from drld.units import human_number
+
+FEW_LIMITERS = 10
+"""Peers from which on it matters that each is told of every key."""
 
 
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on what a configuration says of requests."""
-    return [*_open(spec), *_small(spec)]
+    return [*_open(spec), *_small(spec), *_forgetful(spec), *_lasting(spec), *_many(spec)]
 
 
 def _open(spec: LimiterSpec) -> list[str]:
@@ -29,10 +35,55 @@ def _open(spec: LimiterSpec) -> list[str]:
     ]
 
 
+def _keyed(spec: LimiterSpec, bucket: str | None = None) -> list[tuple[Policy, float]]:
+    """Limits with a bucket for each key, of this kind, and the largest rate of a key, items/s."""
+    return [
+        (it, max([it.rate, *(each.rate for each in keyed.overrides)]) / it.unit.item)
+        for it in (limit.policy for limit in spec.limits)
+        if (keyed := it.keyed) and bucket in (None, keyed.bucket)
+    ]
+
+
+def _forgetful(spec: LimiterSpec) -> list[str]:
+    round_s = spec.gossip.interval_ns / NS_PER_S
+    found = [it.name for it, rate in _keyed(spec, "queue") if rate * round_s >= 1]
+    if not found or len(spec.members) == 1:
+        return []
+    return [
+        'limit.bucket: "queue" forgets requests before all limiters know them, where a key has '
+        f"one or more in a gossip interval: {some(found)}: the fleet has no limit in the long run; "
+        'use "ledger" (docs/replicated-buckets.md)'
+    ]
+
+
+def _lasting(spec: LimiterSpec) -> list[str]:
+    found = [it.name for it, _ in _keyed(spec, "counter")]
+    if not found:
+        return []
+    return [
+        f'limit.bucket: "counter" never forgets a key, and max_keys ends it: {some(found)}: use '
+        '"ledger" where there are many keys (docs/replicated-buckets.md)'
+    ]
+
+
+def _many(spec: LimiterSpec) -> list[str]:
+    others = len(spec.members) - 1
+    if others < FEW_LIMITERS or not _keyed(spec):
+        return []
+    rounds = NS_PER_S / spec.gossip.interval_ns
+    told = {it.name: (others + 1) * others * min(rounds, rate) for it, rate in _keyed(spec)}
+    found = [f"{name} ({human_number(entries)})" for name, entries in told.items()]
+    return [
+        "limit.match.per: every limiter tells all others of every key: entries a second in the "
+        f"fleet for each key in use everywhere, at most: {some(found)} (docs/requests-per-user.md)"
+    ]
+
+
 def _small(spec: LimiterSpec) -> list[str]:
     limits = [limit.policy for limit in spec.limits if isinstance(limit.match, RequestMatch)]
     least = len(spec.members) * REQUESTS.item
-    small = [it.name for it in limits if it.unit == REQUESTS and it.burst < least]
+    divided = [it for it in limits if it.keyed is None]
+    small = [it.name for it in divided if it.unit == REQUESTS and it.burst < least]
     if not small or len(spec.members) == 1:
         return []
     return [

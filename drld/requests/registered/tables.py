@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Annotated
 
-from pydantic import PlainValidator, PrivateAttr
+from pydantic import Field, PlainValidator, PrivateAttr
 
 from drld.config.fields import MOST_ADDRESSES, FilePath, Kind, any_endpoint, socket_path
 from drld.config.plane_tables import PlaneTables
@@ -61,6 +61,10 @@ class RequestsTable(PlaneTable):
         tuple[Network, ...], PlainValidator(_networks), Kind("array of addresses or prefixes")
     ] = ()
     """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
+    peer_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """UDP port on which limiters tell each other what they admit of each key, at the addresses of
+    gossip; the same on all. It is used by limits with `match.per`. A change takes effect when the
+    daemon restarts. Default: each limiter's port for gossip plus 1."""
     certificate: FilePath | None = None
     """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
     all files again. Default: no TLS."""

@@ -94,12 +94,6 @@ def test_the_pairs_that_a_descriptor_must_have(written: str) -> None:
         ),
         (
             '"api" }',
-            '"api", per = ["user"] }',
-            "limit[0].match.per: must be left out: limits with a bucket for each key are not "
-            "available yet (got an array)",
-        ),
-        (
-            '"api" }',
             '"api", where = { cost = "1" } }',
             "limit[0].match.where: must be a descriptor: cost: is no name for a descriptor, as a "
             "query uses it (got a table)",
