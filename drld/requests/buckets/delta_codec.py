@@ -1,6 +1,7 @@
 """Deltas on the wire: one datagram has entries of one limit's keys, in the form of its buckets.
 
-After the header of a numbered message (`drld.gossip.wire.message`):
+After the header of a numbered message (`drld.gossip.wire.message`), whose third and fourth byte
+have the digest of the limit's settings:
 
     limit 2 | form 1 | acknowledgements 1 | keys 2
     acknowledgements: number 4 each
@@ -17,12 +18,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from drld.errors import WireError
-from drld.gossip.wire.message import HEADER, MAX_CONTENT, NumberedCodec
+from drld.gossip.wire.message import HEADER, MAX_CONTENT, NumberedCodec, number_of
 from drld.requests.buckets.counter import CounterDelta
 from drld.requests.buckets.ledger import Cell
 from drld.requests.buckets.queue import Element
@@ -30,6 +31,7 @@ from drld.requests.buckets.replica import Message
 
 KIND = 7
 """Of these messages on the requests' socket."""
+_DIGEST = struct.Struct(">H")
 _HEAD = struct.Struct(">HBBH")
 _KEY = struct.Struct(">Q")
 _COUNT = struct.Struct(">H")
@@ -41,6 +43,8 @@ _OWN = struct.Struct(">HII")
 _OTHER = struct.Struct(">IHII")
 _MOST_ACKNOWLEDGED = 63
 """In a datagram; the others follow in the next."""
+MAX_TOKENS = 2**32 - 1
+"""Of a cell on the wire; a larger one, after charges of what was known late, looks smaller."""
 _ROOM = MAX_CONTENT - HEADER.size - _HEAD.size
 _OWN_ORIGIN = -1
 """In the place of a cell's origin in a decoded part: the sender."""
@@ -63,6 +67,10 @@ class Part:
     received: tuple[int, ...]
     deltas: tuple[tuple[int, Any], ...]
     """What the sender says of a key: its hash, and the delta."""
+    digest: int = 0
+    """Of what sender and receiver must agree on, 0 to 65535."""
+    number: int = field(default=0, compare=False)
+    """Of the datagram that it came in; of no effect in one that is sent."""
 
 
 class DeltaCodec(NumberedCodec[Part]):
@@ -70,6 +78,22 @@ class DeltaCodec(NumberedCodec[Part]):
 
     WIDEST: ClassVar[int] = _KEY.size + _COUNTER.size + _COUNTED.size
     """The least room for another key."""
+
+    def encode(self, body: Part, key_id: int, number: int) -> bytes:
+        """See `Codec.encode`."""
+        try:
+            digest = _DIGEST.pack(body.digest)
+        except struct.error as error:
+            raise ValueError(f"the digest does not fit: {error}") from None
+        content = super().encode(body, key_id, number)
+        return content[:2] + digest + content[4:]
+
+    def decode_untrusted(self, content: bytes) -> Part:
+        """See `Codec.decode_untrusted`."""
+        self.check_length_untrusted(len(content))
+        (digest,) = _DIGEST.unpack_from(content, 2)
+        part = super().decode_untrusted(content[:2] + bytes(2) + content[4:])
+        return replace(part, digest=digest, number=number_of(content))
 
     def check_length_untrusted(self, length: int) -> None:
         """See `Codec.check_length_untrusted`."""
@@ -163,7 +187,7 @@ def _rows(
 
 def parts(message: Message, form: Form, limit_id: int, origin: int) -> Iterator[Part]:
     """A message as the parts of as many datagrams as it takes; `origin` is the sender's."""
-    received = message.received[:_MOST_ACKNOWLEDGED]
+    received, others = _some(message.received)
     room = _ROOM - 4 * len(received)
     deltas: list[tuple[int, Any]] = []
     for key, whole in message.deltas.items():
@@ -171,12 +195,20 @@ def parts(message: Message, form: Form, limit_id: int, origin: int) -> Iterator[
         while rest is not None:
             if room < DeltaCodec.WIDEST:
                 yield Part(limit_id, form, received, tuple(deltas))
-                received, room, deltas = (), _ROOM, []
+                received, others = _some(others)
+                room, deltas = _ROOM - 4 * len(received), []
             now, rest, size = _split(form, rest, room)
             deltas.append((key, now))  # type: ignore[arg-type]
             room -= size
-    if deltas or received:
+    while deltas or received:
         yield Part(limit_id, form, received, tuple(deltas))
+        deltas = []
+        received, others = _some(others)
+
+
+def _some(received: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The acknowledgements of a datagram, and the others."""
+    return received[:_MOST_ACKNOWLEDGED], received[_MOST_ACKNOWLEDGED:]
 
 
 def of_sender(part: Part, origin: int) -> tuple[tuple[int, Any], ...]:
@@ -195,7 +227,8 @@ def _as_sent(form: Form, delta: Any, origin: int) -> Any:
     """A delta with the sender's own cells marked, and first."""
     if form is not Form.LEDGER:
         return delta
-    marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in delta]
+    fitting = [c if c.tokens <= MAX_TOKENS else c._replace(tokens=MAX_TOKENS) for c in delta]
+    marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in fitting]
     return tuple(sorted(marked, key=lambda cell: cell.origin != _OWN_ORIGIN))
 
 
