@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,9 @@ from drld.plane import Plane
 from drld.police.no_datapath import NoDatapath
 from drld.reload import differences, tables
 from drld.requests.datapath import RequestDatapath
+from drld.requests.keyed_limit import Terms
+from drld.requests.keyed_limits import KeyedLimits
+from drld.requests.keys import fleet_secret
 from drld.requests.plane import requests
 from drld.requests.spec import RequestsSpec
 from drld.shared_settings import shared_settings
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from drld.registry.agent import Agent
+    from drld.requests.front.deltas import Deltas
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -122,9 +126,24 @@ class Daemon:
         self._reason = ""
         self._requests: RequestDatapath | None = None
         """None: this daemon answers no requests."""
+        self._deltas: Deltas | None = None
+        """What its limits with a bucket for each key tell the peers."""
         if spec.plane(RequestsSpec).listen:
             secret = SystemRandom().randbytes(32)
-            self._requests = RequestDatapath(Random(SystemRandom().getrandbits(64)), secret)
+            # Those who do not answer requests do without its memory.
+            from drld.requests.front.deltas import Deltas
+
+            rng = Random(SystemRandom().getrandbits(64))
+            terms = Terms(
+                origin=rng.getrandbits(32),
+                secret=fleet_secret(spec.ring),
+                interval_ns=spec.gossip.interval_ns,
+                members=len(spec.members),
+                wall_ns=time.time_ns() - clock(),
+            )
+            keyed = KeyedLimits(terms, rng)
+            self._requests = RequestDatapath(rng, secret, keyed=keyed)
+            self._deltas = Deltas(path, keyed, clock)
         self._stopping = trio.Event()
         self._transport = startup.open_transport(path, spec)
         self._rates = FleetRates(self._counted)
@@ -225,6 +244,8 @@ class Daemon:
         nursery.start_soon(self._history.keep)
         nursery.start_soon(self._tick)
         self._drain()
+        if self._deltas is not None:
+            nursery.start_soon(self._deltas.run)
         if self._requests is not None and not self._stopping.is_set():
             # Those who do not answer requests do without its memory.
             from drld.requests.front.server import serve_requests
@@ -281,7 +302,8 @@ class Daemon:
         while True:
             spec = self.engine.spec
             try:
-                self.engine.start(clock())
+                with self._telling(spec):
+                    self.engine.start(clock())
             except DatapathError as error:
                 if self._registry is None:
                     raise
@@ -317,6 +339,24 @@ class Daemon:
             none = event("datapath.none", reason=str(error))
             log.warning("no limits, and no datapath: %s", error, extra=none)
             self._go_without(str(error))
+
+    @contextmanager
+    def _telling(self, spec: LimiterSpec) -> Iterator[None]:
+        """Have limits with a bucket for each key tell the peers of another configuration.
+
+        Raises:
+            ConfigError: they cannot; the running configuration stays.
+        """
+        if self._deltas is None:
+            yield
+            return
+        undo = self._deltas.prepare(spec, self._transport.ring)
+        try:
+            yield
+        except BaseException:
+            undo()
+            raise
+        self._deltas.adopt(spec, self._transport.ring)
 
     def _go_without(self, reason: str) -> None:
         """Start without a datapath for packets."""
@@ -619,10 +659,11 @@ class Daemon:
         """
         before = self.engine.spec.limits
         polices_packets = any(isinstance(limit.match, Match) for limit in spec.limits)
-        if isinstance(self.datapath, NoDatapath) and polices_packets:
-            self._begin_packets(spec)
-        else:
-            self.engine.reconfigure(spec, clock(), reattach=reattach)
+        with self._telling(spec):
+            if isinstance(self.datapath, NoDatapath) and polices_packets:
+                self._begin_packets(spec)
+            else:
+                self.engine.reconfigure(spec, clock(), reattach=reattach)
         self._history.note(before, spec.limits, origin, time.time())
         self._traces.retain(self._names())
         self._changed.set()
@@ -772,6 +813,8 @@ class Daemon:
         """
         transport = self._transport
         transport.set_ring(change(transport.ring))
+        if self._deltas is not None:
+            self._deltas.adopt(self.engine.spec, transport.ring)
         ids, use = sorted(transport.ring.keys), transport.ring.use
         log.info("keys: %s, in use: %d", ids, use, extra=event("keys.changed", ids=ids, use=use))
 

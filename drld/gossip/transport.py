@@ -25,7 +25,7 @@ from drld.errors import ConfigError, WireError
 from drld.gossip.wire.channel import Channel, Opened
 from drld.gossip.wire.control_codec import End, Kind
 from drld.gossip.wire.keyring import KeyRing
-from drld.gossip.wire.message import MAX_DATAGRAM, codec_of
+from drld.gossip.wire.message import MAX_DATAGRAM, codec_of, number_of
 from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Session
 
@@ -131,6 +131,10 @@ class Transport:
         host, port = self._socket.getsockname()[:2]
         return host, port
 
+    def fileno(self) -> int:
+        """The socket, to wait for datagrams."""
+        return self._socket.fileno()
+
     def update_peers(self, peers: Mapping[str, Address]) -> Callable[[], None]:
         """Talk to these peers from now on (a reload); return what takes that back.
 
@@ -171,10 +175,11 @@ class Transport:
         for peer in self._by_name.values():
             peer.channel.set_ring(ring)
 
-    def send(self, peer: str, kind: int, body: Any) -> None:
+    def send(self, peer: str, kind: int, body: Any) -> int | None:
         """Send a message to a known peer, or count why the kernel would not.
 
-        A peer with which there is no session is sent a HELLO instead.
+        A peer with which there is no session is sent a HELLO instead. Returns the number of a
+        message of a numbered kind that was sent.
         """
         to = self._by_name[peer]
         datagram = to.channel.seal(kind, body)
@@ -183,8 +188,9 @@ class Transport:
         elif self._send(to, datagram):
             if codec_of(kind).numbered:
                 self.control_sent += 1
-            else:
-                self.sent += len(body)
+                return number_of(datagram)
+            self.sent += len(body)
+        return None
 
     def receive(self, deliver: Deliver, refused: Mapping[int, str] = MappingProxyType({})) -> None:
         """Deliver all messages that are pending, without waiting.

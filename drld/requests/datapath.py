@@ -17,6 +17,9 @@ passes, and what a bucket lacks is debt, which time alone pays: requests are ref
 debt is bounded, so that no single charge blocks a limit for years: by what the limit admits in a
 day, the longest period of a rate, or by its burst if that is more.
 
+Under a limit with a bucket for each key, a request has the policer of its key
+(`drld.requests.key_policer`), and the rate and burst of that key.
+
 It is pure: the time and the source of random drops are given.
 """
 
@@ -29,10 +32,13 @@ from random import Random
 from typing import TypeAlias
 
 from drld.estimate.flows import FlowSample
-from drld.model import Enforcement, FlowId, FlowKey
+from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
 from drld.police.policer import Policer
 from drld.police.policer_set import PolicerSet
 from drld.policy import Mode, Policy
+from drld.requests.key_policer import KeyPolicer
+from drld.requests.keyed_limit import Terms
+from drld.requests.keyed_limits import KeyedLimits
 from drld.requests.matcher import Matcher
 from drld.requests.model import Answer, Request, Standing
 from drld.requests.spec import REQUESTS
@@ -45,7 +51,9 @@ DEBT_S = 86_400
 CALLER = 0
 """The flow of the caller that a snapshot is about."""
 
-_Under: TypeAlias = tuple[LimitSpec, int, Policer]
+_Held: TypeAlias = tuple[LimitSpec, Policer | KeyPolicer]
+"""A limit that a request falls under, and its policer."""
+_Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
 """A limit, what a request costs under it, tokens, and its policer."""
 
 
@@ -59,11 +67,19 @@ class RequestDatapath(PolicerSet):
         rng: Random,
         secret: bytes,
         policer: Callable[[Policy, Enforcement, int], Policer] = Policer,
+        keyed: KeyedLimits | None = None,
     ) -> None:
-        """`rng` decides random drops; `secret`, 16 to 64 bytes, hides which callers are alike;
-        `policer` makes the policer of a limit from its policy, its first record and the time,
-        ns."""
+        """Decide about requests.
+
+        Args:
+            rng: decides random drops.
+            secret: 16 to 64 bytes; hides which callers are alike.
+            policer: makes the policer of a limit from its policy, its first record and the time,
+                ns.
+            keyed: the limits with a bucket for each key; by default those of a limiter alone.
+        """
         super().__init__(policer)
+        self.keyed = keyed or KeyedLimits(Terms(0, secret, NS_PER_S, 1), rng)
         self._rng = rng
         self._secret = secret
         self._matcher = Matcher(())
@@ -76,6 +92,7 @@ class RequestDatapath(PolicerSet):
         pairs = list(limits)
         self.replace(pairs, now_ns)
         self._matcher = Matcher(limit for limit, _ in pairs)
+        self.keyed.replace((limit for limit, _ in pairs if limit.policy.keyed), now_ns)
 
     def snapshot(self, limit_id: int, flow: FlowKey | str) -> Policer:
         """See `Datapath.snapshot`: the flow is a caller, whose bucket is that of `CALLER`."""
@@ -104,7 +121,12 @@ class RequestDatapath(PolicerSet):
 
     def decide(self, request: Request, now_ns: int) -> Answer:
         """Decide about a request, and charge it to all its limits if it is admitted."""
-        limits = self._matcher.limits(request.namespace, request.descriptor)
+        answer = self._decide(request, now_ns)
+        self.keyed.speak(now_ns)
+        return answer
+
+    def _decide(self, request: Request, now_ns: int) -> Answer:
+        limits = self._held(request)
         if not limits:
             self._counts["requests_unmatched"] += 1
             return Answer(True, (), None, None, request.cost)
@@ -114,7 +136,7 @@ class RequestDatapath(PolicerSet):
         short, rest = None, request
         if request.at_least is not None:
             request, short, rest = self._largest(limits, request, flow, now_ns)
-        if (never := oversized(limits, request)) is not None:
+        if (never := oversized((it for it, _ in limits), request)) is not None:
             self._counts["requests_oversized"] += 1
             standing = Standing(never, amount_under(never, request), None, None, None)
             return Answer(admitted=False, standings=(), refused=standing, reason=too_large(never))
@@ -130,13 +152,23 @@ class RequestDatapath(PolicerSet):
         reason = f"above the limit {refused_by.name}"
         return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
 
-    def _under(self, limits: Iterable[LimitSpec], request: Request) -> list[_Under]:
+    def _held(self, request: Request) -> list[_Held]:
+        """The limits that a request falls under, and their policers."""
+        return [
+            self.keyed.policer(it, request.descriptor, self._policers[it.id])
+            if it.policy.keyed
+            else (it, self._policers[it.id])
+            for it in self._matcher.limits(request.namespace, request.descriptor)
+        ]
+
+    @staticmethod
+    def _under(limits: Iterable[_Held], request: Request) -> list[_Under]:
         """What a request costs under each limit that checks it, and their policers."""
-        under = [(it, amount_under(it, request), self._policers[it.id]) for it in limits]
+        under = [(it, amount_under(it, request), policer) for it, policer in limits]
         return [it for it in under if it[1] <= it[0].policy.burst]
 
     def _largest(
-        self, limits: Sequence[LimitSpec], request: Request, flow: FlowId, now_ns: int
+        self, limits: Sequence[_Held], request: Request, flow: FlowId, now_ns: int
     ) -> tuple[Request, LimitSpec | None, Request]:
         """The largest part of a request, at least the least of use, that no limit would refuse.
 
@@ -158,7 +190,7 @@ class RequestDatapath(PolicerSet):
         def refuser(part: Request) -> LimitSpec | None:
             return self._try(self._under(limits, part), flow, now_ns)
 
-        most = largest(request.cost, partial(oversized, limits))
+        most = largest(request.cost, partial(oversized, [it for it, _ in limits]))
         cost = largest(most, refuser)
         short = refuser(request.part(cost + 1)) if cost < most else None
         part, whole = request.part(cost), request.part(most)
@@ -166,28 +198,23 @@ class RequestDatapath(PolicerSet):
         return part, short, whole._replace(cost=most - cost, size=size)
 
     def _fall_short(
-        self,
-        limits: Iterable[LimitSpec],
-        rest: Request,
-        flow: FlowId,
-        short: LimitSpec,
-        now_ns: int,
+        self, limits: Iterable[_Held], rest: Request, flow: FlowId, short: LimitSpec, now_ns: int
     ) -> None:
         """Count the rest of a request that is admitted in part as one that `short` refuses."""
-        for limit in limits:
-            policer, amount = self._policers[limit.id], amount_under(limit, rest)
+        for limit, policer in limits:
+            amount = amount_under(limit, rest)
             if limit is short:
                 policer.fall_short(flow, amount, now_ns)
             else:
                 policer.arrive(flow, amount)
 
     def _charge(
-        self, limits: Iterable[LimitSpec], request: Request, flow: FlowId, now_ns: int
+        self, limits: Iterable[_Held], request: Request, flow: FlowId, now_ns: int
     ) -> Answer:
         """Charge a request that has been carried out to all its limits."""
         standings = []
-        for limit in limits:
-            policer, policy = self._policers[limit.id], limit.policy
+        for limit, policer in limits:
+            policy = limit.policy
             policer.bucket.settle(now_ns)
             debt = max(policy.rate * DEBT_S, policy.burst)
             left = max(policer.bucket.tokens + debt, 0)
@@ -223,7 +250,7 @@ class RequestDatapath(PolicerSet):
         self,
         limit: LimitSpec,
         amount: int,
-        policer: Policer,
+        policer: Policer | KeyPolicer,
         flow: FlowId,
         now_ns: int,
         *,

@@ -1,5 +1,7 @@
 """Which limits a request falls under: those of its namespace whose pairs are all in its descriptor.
 
+A limit with a bucket for each key (`per`) takes only requests that have a key.
+
 A limit is found by the first of its pairs, so a request costs as many lookups as it has pairs, and
 not one for each limit.
 """
@@ -32,7 +34,8 @@ class Matcher:
             candidate
             for pair in (None, *pairs)
             for candidate in self._found.get((namespace, pair), ())
-            if match_of(candidate[1]).where.items() <= pairs
+            if (match := match_of(candidate[1])).where.items() <= pairs
+            and all(name in descriptor for name in match.per)
         ]
         found.sort(key=lambda candidate: candidate[0])
         return [limit for _, limit in found]

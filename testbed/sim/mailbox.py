@@ -64,8 +64,8 @@ class Mailbox:
         """The incarnation of the daemon."""
         return self._lives.mine
 
-    def send(self, peer: str, kind: int, body: Any) -> None:
-        """Send a message to a peer."""
+    def send(self, peer: str, kind: int, body: Any) -> int | None:
+        """Send a message to a peer; nobody here asks for its number."""
         codec = codec_of(kind)
         if codec.numbered:
             self.control_sent += 1
@@ -76,6 +76,7 @@ class Mailbox:
         self.bytes_sent += length + _HEADERS
         sealed = self._lives.seal(peer, Content(kind, body))
         self._network.send(self._name, peer, sealed, self._clock.now_ns)
+        return None
 
     def receive(self, deliver: Deliver, refused: Mapping[int, str] = MappingProxyType({})) -> None:
         """Deliver all that has arrived, but for messages of refused kinds."""

@@ -21,8 +21,8 @@ class Messenger(Protocol):
     def life(self) -> int:
         """The incarnation of this daemon."""
 
-    def send(self, peer: str, kind: int, body: Any) -> None:
-        """Send a message."""
+    def send(self, peer: str, kind: int, body: Any) -> int | None:
+        """Send a message; return its number, if it was sent and is of a numbered kind."""
 
     def receive(self, deliver: Deliver, refused: Mapping[int, str]) -> None:
         """Deliver what is pending."""

@@ -231,7 +231,8 @@ class RequestLimitTable(LimitTable):
                 "\0".join(it.key): {"rate": it.rate, "burst": it.burst} for it in keyed.overrides
             },
         }
-        return policy | {"keyed": keyed, "shared": shared}
+        # The sample counts the requests of keys, and not of callers.
+        return policy | {"keyed": keyed, "shared": shared, "flow": ",".join(self.match.per)}
 
     def _override(
         self, where: Location, given: Mapping[str, Any], problems: Problems

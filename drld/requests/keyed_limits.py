@@ -1,0 +1,305 @@
+"""All limits with a bucket for each key at one limiter, and what it tells its peers of them.
+
+Replication has a socket of its own (`peer_port`), with sessions of its own. It is read when a
+datagram comes, not at ticks: a delta that lies in a buffer is a request admitted twice.
+
+Contact. A limiter sends every peer something at least each `PING_NS`, an empty delta if need be. A
+peer that was heard within `CONTACT_NS` is in contact. Only those are told anything. What a silent
+peer misses is not kept, however long it is away: once it is heard again, it is told everything, in
+parts (`Replica`). A limiter that starts anew learns so what it admitted before.
+
+A limit that begins anew while the daemon runs, as a reload has changed its keys, asks for the same:
+by an empty delta of the limit, some times, as it has no acknowledgement.
+
+Acknowledgement. The session numbers datagrams. A message of a replica may take several, and is
+acknowledged once all are.
+
+Input is hostile until checked. The codec bounds a datagram. What is not of a limit here (`limit`),
+or of one whose settings differ (`settings`), is refused and counted. Keys without room are, too. An
+insider can spend any key's tokens, as it could by answering requests (docs/security.md).
+
+It is pure: the time and the source of randomness are given, and messages go to a `Messenger`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from drld.gossip.wire.control_codec import Kind
+from drld.gossip.wire.message import register
+from drld.gossip.wire.messenger import Messenger
+from drld.gossip.wire.session import Met
+from drld.model import NS_PER_S
+from drld.node import next_due_ns
+from drld.police.policer import Policer
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, of_sender, parts
+from drld.requests.buckets.replica import Message, Outgoing
+from drld.requests.descriptor import Descriptor
+from drld.requests.key_policer import KeyPolicer
+from drld.requests.keyed_limit import REPEAT_ROUNDS, KeyedLimit, Terms
+from drld.spec import LimitSpec
+
+PING_NS = NS_PER_S
+CONTACT_NS = 10 * NS_PER_S
+"""Ten pings: of 10,000 such times one passes without any at a loss of 40 %. The price of a mistake
+is a copy of everything."""
+COLLECT_NS = 10 * NS_PER_S
+"""Between two looks for buckets that are full again, and decide as new ones would."""
+ASKS = 5
+"""Times that a limit that begins anew asks a peer for everything: at a loss of 40 % all are lost
+once in a hundred times."""
+_ANSWER_ROUNDS = 2 * ASKS * REPEAT_ROUNDS
+"""In which a peer that asks again was answered already."""
+_MODULUS = 2**32
+_ORIGIN = _MODULUS - 1
+_PING = Part(0, Form.LEDGER, (), ())
+"""Of no limit."""
+
+register(DeltaCodec(KIND))
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What this limiter knows of one other."""
+
+    origin: int = 0
+    heard_ns: int | None = None
+    """None: not since the daemon started."""
+    sent_ns: int | None = None
+    contact: bool = False
+    told_ns: dict[int, int] = field(default_factory=dict)
+    """When it asked for everything of a limit last, by id."""
+    waiting: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Datagrams that are not acknowledged: by number, when each was sent, and limit and message."""
+    left: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Datagrams of each message that are not acknowledged."""
+
+    def sent(self, number: int, limit_id: int, message: int, now_ns: int) -> None:
+        """A datagram of a message has gone out."""
+        self.waiting[number] = now_ns, limit_id, message
+        self.left[limit_id, message] += 1
+
+    def acknowledged(self, limit_id: int, numbers: Iterable[int]) -> tuple[int, ...]:
+        """The messages of a limit that are acknowledged with these datagrams."""
+        done = []
+        for number in numbers:
+            if (found := self.waiting.get(number)) is None or found[1] != limit_id:
+                continue
+            del self.waiting[number]
+            message = found[1:]
+            if message in self.left:
+                self.left[message] -= 1
+                if not self.left[message]:
+                    del self.left[message]
+                    done.append(message[1])
+        return tuple(done)
+
+    def forget(self, before_ns: int) -> None:
+        """What was sent before is not waited for any more; it was repeated."""
+        for number, (sent_ns, *message) in list(self.waiting.items()):
+            if sent_ns >= before_ns:
+                break
+            del self.waiting[number]
+            self.left.pop((message[0], message[1]), None)
+
+
+class KeyedLimits:
+    """The limits with a bucket for each key, of one daemon."""
+
+    def __init__(self, terms: Terms, rng: Random) -> None:
+        self.limits: dict[int, KeyedLimit] = {}
+        """By id."""
+        self.due_ns = 0
+        """When the next round is."""
+        self._terms = terms
+        self._rng = rng
+        self._messenger: Messenger | None = None
+        self._peers: dict[str, _Peer] = {}
+        self._collect_ns = 0
+        self._now_ns = 0
+        self._outgoing: list[tuple[int, Outgoing]] = []
+        self._asks: dict[int, int] = {}
+        """Rounds in which limits ask their peers for everything, by id."""
+
+    # Configuration
+
+    def connect(self, messenger: Messenger) -> None:
+        """Tell the peers through this socket from now on; before there are limits."""
+        self._messenger = messenger
+        self._terms = self._terms._replace(origin=messenger.life & _ORIGIN)
+
+    def configure(
+        self, peers: Collection[str], interval_ns: int, secret: bytes, now_ns: int
+    ) -> None:
+        """The fleet is this from now on. Another secret makes all buckets begin anew."""
+        members = len(peers) + 1
+        self._terms = self._terms._replace(interval_ns=interval_ns, members=members, secret=secret)
+        self._peers = {peer: self._peers.get(peer) or _Peer() for peer in peers}
+        self.replace([keyed.limit for keyed in self.limits.values()], now_ns)
+
+    def replace(self, limits: Iterable[LimitSpec], now_ns: int) -> None:
+        """Have these limits from now on; one whose keys stay what they are keeps its levels."""
+        kept = {}
+        for limit in limits:
+            known = self.limits.get(limit.id)
+            if known is not None and known.fits(limit, self._terms):
+                known.reconfigure(limit, self._terms, now_ns)
+            else:
+                known = KeyedLimit(limit, self._terms)
+                self._asks[limit.id] = ASKS * REPEAT_ROUNDS
+            kept[limit.id] = known
+        self.limits = kept
+        self._set_contacts()
+
+    # Requests
+
+    def policer(
+        self, limit: LimitSpec, descriptor: Descriptor, counts: Policer
+    ) -> tuple[LimitSpec, KeyPolicer]:
+        """The limit of a request's key, and its policer; `counts` is the limit's own."""
+        keyed = self.limits[limit.id]
+        key = keyed.key(descriptor)
+        return keyed.limit_of(key), KeyPolicer(keyed, key, counts, self._outgoing)
+
+    def speak(self, now_ns: int) -> None:
+        """Send what cannot wait after a decision."""
+        while self._outgoing:
+            limit_id, messages = self._outgoing.pop()
+            self._send(self.limits[limit_id], messages, now_ns)
+
+    # The fleet
+
+    def tick(self, now_ns: int) -> None:
+        """Receive what has come, and begin a round if it is due."""
+        if self._messenger is None:
+            return
+        self._now_ns = now_ns
+        self._messenger.receive(self._take, {})
+        if now_ns >= self.due_ns:
+            self.due_ns = next_due_ns(self.due_ns, now_ns, self._terms.interval_ns)
+            self._round(now_ns)
+
+    def _round(self, now_ns: int) -> None:
+        silent = [peer for peer in self._peers.values() if peer.contact and _silent(peer, now_ns)]
+        for peer in silent:
+            peer.contact = False
+        if silent:
+            self._set_contacts()
+        for keyed in self.limits.values():
+            self._send(keyed, keyed.replica.round(keyed.at(now_ns), self._rng), now_ns)
+        self._ask(now_ns)
+        before_ns = now_ns - 2 * REPEAT_ROUNDS * self._terms.interval_ns
+        for name, peer in self._peers.items():
+            peer.forget(before_ns)
+            if self.limits and (peer.sent_ns is None or now_ns - peer.sent_ns >= PING_NS):
+                self._say(name, peer, _PING, now_ns)
+        if now_ns >= self._collect_ns:
+            self._collect_ns = now_ns + COLLECT_NS
+            for keyed in self.limits.values():
+                keyed.replica.collect(keyed.at(now_ns))
+
+    def _ask(self, now_ns: int) -> None:
+        """Ask the peers in contact for what is known of the limits that have begun anew."""
+        for limit_id, rounds in list(self._asks.items()):
+            keyed = self.limits.get(limit_id)
+            if keyed is not None and rounds % REPEAT_ROUNDS == 0:
+                part = Part(limit_id, keyed.form, (), (), keyed.digest)
+                for name, peer in self._peers.items():
+                    if peer.contact:
+                        self._say(name, peer, part, now_ns)
+            self._asks[limit_id] -= 1
+            if keyed is None or rounds <= 1:
+                del self._asks[limit_id]
+
+    def _take(self, name: str, kind: int, body: Any) -> None:
+        """Take a message of a peer."""
+        peer, now_ns = self._peers.get(name), self._now_ns
+        if peer is None or kind not in (Kind.HELLO, KIND):
+            self._refuse("kind" if peer else "address")
+            return
+        peer.heard_ns = now_ns
+        if isinstance(body, Met):
+            self._begin(name, peer, body.life)
+        if not peer.contact:
+            peer.contact = True
+            self._set_contacts()
+        if isinstance(body, Part) and body.limit_id:
+            self._take_part(name, peer, body, now_ns)
+
+    def _begin(self, name: str, peer: _Peer, life: int) -> None:
+        """A session with a life of a peer has begun: it may know nothing."""
+        peer.origin = life & _ORIGIN
+        peer.waiting.clear()
+        peer.left.clear()
+        peer.sent_ns = None
+        if peer.contact:
+            for keyed in self.limits.values():
+                keyed.replica.returned(name)
+
+    def _take_part(self, name: str, peer: _Peer, part: Part, now_ns: int) -> None:
+        keyed = self.limits.get(part.limit_id)
+        if keyed is None:
+            self._refuse("limit")
+            return
+        if (part.form, part.digest) != (keyed.form, keyed.digest):
+            self._refuse("settings")
+            return
+        if not part.deltas and not part.received:
+            answered_ns = _ANSWER_ROUNDS * self._terms.interval_ns
+            if now_ns - peer.told_ns.get(part.limit_id, -answered_ns) >= answered_ns:
+                peer.told_ns[part.limit_id] = now_ns
+                keyed.replica.returned(name)
+            return
+        buckets = keyed.replica.buckets
+        room = keyed.max_keys - len(buckets)
+        deltas: dict[Hashable, Any] = {}
+        for key, delta in of_sender(part, peer.origin):
+            if key not in buckets:
+                if room <= 0:
+                    keyed.turned_away += 1
+                    continue
+                room -= 1
+            deltas[key] = delta
+        # A replica's numbers begin at 1; a message without deltas needs no acknowledgement.
+        number = (part.number + 1) % _MODULUS if part.deltas else 0
+        received = peer.acknowledged(part.limit_id, ((it - 1) % _MODULUS for it in part.received))
+        message = Message(number, deltas, received)
+        self._send(keyed, keyed.replica.receive(name, message, keyed.at(now_ns)), now_ns)
+
+    def _send(self, keyed: KeyedLimit, messages: Outgoing, now_ns: int) -> None:
+        for name, message in messages:
+            peer, limit_id = self._peers[name], keyed.limit.id
+            for part in parts(message, keyed.form, limit_id, self._terms.origin):
+                number = self._say(name, peer, replace(part, digest=keyed.digest), now_ns)
+                # What could not be sent stays unacknowledged, and is repeated.
+                if number is not None and part.deltas:
+                    peer.sent(number, limit_id, message.number, now_ns)
+
+    def _say(self, name: str, peer: _Peer, part: Part, now_ns: int) -> int | None:
+        assert self._messenger is not None
+        peer.sent_ns = now_ns
+        return self._messenger.send(name, KIND, part)
+
+    def _refuse(self, reason: str) -> None:
+        assert self._messenger is not None
+        self._messenger.refuse(reason)
+
+    def _set_contacts(self) -> None:
+        contacts = [name for name, peer in self._peers.items() if peer.contact]
+        for keyed in self.limits.values():
+            keyed.replica.set_peers(contacts)
+
+    # Reports
+
+    @property
+    def contacts(self) -> int:
+        """Peers in contact."""
+        return sum(peer.contact for peer in self._peers.values())
+
+
+def _silent(peer: _Peer, now_ns: int) -> bool:
+    return peer.heard_ns is None or now_ns - peer.heard_ns > CONTACT_NS

@@ -1,0 +1,48 @@
+"""Keys: the hash of the values that a limit names, so that no peer sees them.
+
+The hash has 64 bits, under a secret of the fleet: strangers, who choose the values, cannot choose
+two that share a bucket. The secret follows from the key of the ring that is in use. A fleet without
+keys has a constant in its place, so that anybody can compute the hashes; whoever reaches its ports
+can forge all else, too. Another key in use is another secret, and all buckets begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import blake2b, blake2s
+
+from drld.gossip.wire.keyring import KeyRing
+
+_HASH = b"drld-key-hash"
+_DELTAS = b"drld-req"
+
+
+def fleet_secret(ring: KeyRing) -> bytes:
+    """The secret of the hashes, the same on all limiters with this key in use."""
+    return blake2b(key=ring.keys.get(ring.use, b""), person=_HASH, digest_size=32).digest()
+
+
+def ring_of_deltas(ring: KeyRing) -> KeyRing:
+    """The keys of the second socket: what was recorded of one socket fits none of the other."""
+    derived = {
+        key_id: blake2s(key=key, person=_DELTAS).digest() for key_id, key in ring.keys.items()
+    }
+    return replace(ring, keys=derived)
+
+
+class KeyHash:
+    """The hashes under one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        """`secret` has up to 64 bytes."""
+        self._keyed = blake2b(key=secret, digest_size=8)
+
+    def __call__(self, values: Iterable[str]) -> int:
+        """The key of these values, 64 bits."""
+        keyed = self._keyed.copy()
+        for value in values:
+            data = value.encode()
+            # With its length: ("ab", "c") and ("a", "bc") are different keys.
+            keyed.update(len(data).to_bytes(2, "big") + data)
+        return int.from_bytes(keyed.digest(), "big")
