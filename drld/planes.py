@@ -7,7 +7,8 @@ configuration, `drlctl` and control API:
 - `remarks.remarks`: what is allowed in its limits, and better otherwise: takes a configuration, and
   returns a line each;
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
-- `commands.COMMANDS`: commands of `drlctl`;
+- `commands.COMMANDS`: commands of `drlctl`; `commands.show_keys`, for `drlctl limit top`: shows the
+  busiest keys of a limit that has some;
 - `explain`: how its items are written, and what limits do with one (`drld.explanation`);
 - `replay.Replay`: what limits would have done to a capture of its items (`drld.replay`);
 - `routes.routes`: paths of the control API, a function that makes them;

@@ -67,6 +67,7 @@ STATUS = StatusReport(
         "disagreeing": {"lim2": ["customer-a"]},
     },
     limits=2,
+    deltas=None,
     gossip={
         "sent": 1200,
         "received": 1180,

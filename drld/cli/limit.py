@@ -281,4 +281,21 @@ def suggest(daemon: Daemon, limit: str, part: float, as_json: bool) -> None:
         write_fields(suggestion_fields(report))
 
 
-limit.add_command(top)
+def _top(name: str | None, **options: Any) -> None:
+    """Watch all limits live, or the limit NAME; of one with match.per, show the busiest keys.
+
+    It is `drlctl top`, but for a limit with a bucket for each key: then the keys with most in use
+    come first, and --count says how many (20).
+
+    \b
+    drlctl limit top api-user --count 5
+    """
+    context = click.get_current_context()
+    for plane in registered("commands"):
+        show = getattr(plane, "show_keys", None)
+        if name and show and show(context.obj, name, options["count"] or 20, options["as_json"]):
+            return
+    context.invoke(top, name=name, **options)
+
+
+limit.add_command(click.Command("top", params=top.params, callback=_top, help=_top.__doc__))

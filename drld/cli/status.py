@@ -10,7 +10,7 @@ import click
 from drld.cli.client import Daemon
 from drld.cli.limit_fields import UNTIL
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
-from drld.control.schema import ProbesReport, RegistryReport, StatusReport
+from drld.control.schema import GossipReport, ProbesReport, RegistryReport, StatusReport
 from drld.units import human_duration, human_size
 
 
@@ -70,6 +70,7 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
             f"{gossip['greetings']} received; probes: "
             f"{gossip['control_sent']} sent, {gossip['control_received']} received",
         ),
+        *_deltas(report["deltas"]),
         ("limits", str(report["limits"])),
         ("config", f"{config['file']}, loaded {loaded}"),
     ]
@@ -90,6 +91,23 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         refused = "refused, so the configuration above stays in force:"
         fields.append(("reload", f"{refused}\n{config['reload_error']}"))
     return fields
+
+
+def _deltas(deltas: GossipReport | None) -> list[tuple[str, str]]:
+    """What went over the second socket, if there is one."""
+    if deltas is None:
+        return []
+    rejected = deltas["rejected"]
+    return [
+        (
+            "deltas",
+            f"{deltas['control_sent']} sent ({human_size(deltas['bytes_sent'])}), "
+            f"{deltas['control_received']} received, {sum(rejected.values())} rejected"
+            + (f" ({counts(rejected)})" if rejected else "")
+            + (f"; errors: {counts(deltas['errors'])}" if deltas["errors"] else "")
+            + f"; sessions: {deltas['sessions']} begun",
+        )
+    ]
 
 
 def _registry_fields(registry: RegistryReport) -> list[tuple[str, str]]:

@@ -211,6 +211,9 @@ class StatusReport(TypedDict):
     """None: they are off."""
     limits: int
     gossip: GossipReport
+    deltas: GossipReport | None
+    """The second socket, for limits with a bucket for each key; `control_*` count its messages.
+    None: no limit has used it."""
     config: ConfigReport
     registry: RegistryReport | None
     """None where the configuration names none."""

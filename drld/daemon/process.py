@@ -684,6 +684,7 @@ class Daemon:
         engine = self.engine
         spec = engine.spec
         http = self._configuration.in_force.http
+        deltas = self._deltas and self._deltas.transport
         return StatusReport(
             name=spec.name,
             version=drld.__version__,
@@ -714,6 +715,7 @@ class Daemon:
             probes=report.probes_report(engine, now_ns),
             limits=len(engine.limits),
             gossip=report.gossip_report(self._transport),
+            deltas=report.gossip_report(deltas) if deltas else None,
             config={
                 "file": str(self.path.absolute()),
                 "loaded_at": self._loaded_at,

@@ -1,14 +1,16 @@
-"""`drlctl check`: ask whether a request may pass, and charge it."""
+"""`drlctl check`: ask whether a request may pass, and charge it; `drlctl limit top`: busy keys."""
 
 from __future__ import annotations
 
 from typing import cast
+from urllib.parse import quote
 
 import click
 
-from drld.cli.client import Daemon
+from drld.cli.client import Daemon, NotFound
 from drld.cli.output import NONE, json_option, write_json, write_table
 from drld.requests.answer import CheckAnswer, LimitAnswer
+from drld.requests.busy_report import BusyReport
 from drld.units import human_amount, human_duration
 
 REFUSED = 3
@@ -91,6 +93,39 @@ def _row(limit: LimitAnswer) -> tuple[str, ...]:
         human_amount(limit["burst"], unit),
         NONE if reset_s is None else human_duration(reset_s),
     )
+
+
+def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
+    """Show the busiest keys of a limit; return whether it has any buckets of keys.
+
+    Those with most in use are first: what the fleet has admitted, as far as this limiter knows, and
+    time has not refilled. A key is shown as its values if it is among the last that came to this
+    limiter, else as its hash.
+    """
+    try:
+        report = cast(
+            BusyReport, daemon.get(f"/v1/limits/{quote(limit, safe='')}/keys?count={count}")
+        )
+    except NotFound:
+        return False
+    if as_json:
+        write_json(report)
+        return True
+    unit = report["unit"]
+    rows = [
+        (
+            it["key"] if it["text"] is None else it["text"],
+            human_amount(it["used"], unit),
+            human_amount(it["burst"], unit),
+        )
+        for it in report["busiest"]
+    ]
+    write_table(("KEY", "USED", "BURST"), rows, left=1)
+    click.echo(
+        f"{report['keys']} keys with a {report['bucket']} here, of {report['max_keys']} at most; "
+        f"{report['peers']} peers in contact"
+    )
+    return True
 
 
 COMMANDS = (check,)
