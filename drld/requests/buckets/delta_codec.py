@@ -43,8 +43,6 @@ _OWN = struct.Struct(">HII")
 _OTHER = struct.Struct(">IHII")
 _MOST_ACKNOWLEDGED = 63
 """In a datagram; the others follow in the next."""
-MAX_TOKENS = 2**32 - 1
-"""Of a cell on the wire; a larger one, after charges of what was known late, looks smaller."""
 _ROOM = MAX_CONTENT - HEADER.size - _HEAD.size
 _OWN_ORIGIN = -1
 """In the place of a cell's origin in a decoded part: the sender."""
@@ -227,8 +225,7 @@ def _as_sent(form: Form, delta: Any, origin: int) -> Any:
     """A delta with the sender's own cells marked, and first."""
     if form is not Form.LEDGER:
         return delta
-    fitting = [c if c.tokens <= MAX_TOKENS else c._replace(tokens=MAX_TOKENS) for c in delta]
-    marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in fitting]
+    marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in delta]
     return tuple(sorted(marked, key=lambda cell: cell.origin != _OWN_ORIGIN))
 
 

@@ -55,6 +55,7 @@ class Replica:
         max_keys: int | None = None,
         max_pending: int | None = None,
         copied_keys: int | None = None,
+        most: int | None = None,
     ) -> None:
         """A limiter without knowledge.
 
@@ -71,12 +72,15 @@ class Replica:
             max_pending: keys of which a peer has news pending. A peer that is silent for longer
                 gets everything when it is heard again; None: there is no bound.
             copied_keys: keys in a round of which a peer that knows nothing is told; None: all.
+            most: entries of a message; None: all that there are. A message that takes many
+                datagrams is acknowledged by luck alone where some get lost.
         """
         self.buckets = Table(make, max_keys)
         self.pending = {peer: Pending(repeat_ns, max_pending) for peer in peers}
         self._make = make
         self._max_pending = max_pending
         self._copied_keys = copied_keys
+        self._most = most
         self._copies: dict[str, Iterator[Hashable]] = {}
         """The keys of which peers are still to be told everything."""
         self._spread = spread
@@ -156,14 +160,28 @@ class Replica:
         return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
 
     def _tell_all(self, keys: Collection[Hashable], now_ns: int) -> Outgoing:
-        told = {key: self._untold.pop(key).news for key in keys}
-        deltas = self._deltas(told, now_ns)
-        if not deltas:
-            return []
-        return [
-            (peer, Message(one.told(told, now_ns), deltas, self._acknowledged(peer)))
-            for peer, one in self.pending.items()
-        ]
+        untold = {key: self._untold.pop(key).news for key in keys}
+        messages: Outgoing = []
+        for told in self._split(untold):
+            if deltas := self._deltas(told, now_ns):
+                messages += [
+                    (peer, Message(one.told(told, now_ns), deltas, self._acknowledged(peer)))
+                    for peer, one in self.pending.items()
+                ]
+        return messages
+
+    def _split(self, news: Mapping[Hashable, News]) -> Iterator[dict[Hashable, News]]:
+        """These news as those of as many messages as it takes, in copies."""
+        part: dict[Hashable, News] = {}
+        entries = 0
+        for key, its in news.items():
+            if part and self._most is not None and entries + len(its) > self._most:
+                yield part
+                part, entries = {}, 0
+            part[key] = dict(its)
+            entries += len(its)
+        if part:
+            yield part
 
     def round(self, now_ns: int, rng: Random) -> Outgoing:
         """The messages of a round: pending news for one peer, and acknowledgements that are due."""
@@ -190,12 +208,12 @@ class Replica:
         """Messages with these news of keys; a peer whose news do not matter any more gets none."""
         messages: Outgoing = []
         for peer, some in news_of:
-            told = {key: dict(entries) for key, entries in some.items()}
-            number = self.pending[peer].told(told, now_ns)
-            if deltas := self._deltas(told, now_ns):
-                messages.append((peer, Message(number, deltas, self._acknowledged(peer))))
-            else:
-                self.pending[peer].acknowledge(number)
+            for told in [*self._split(some)]:
+                number = self.pending[peer].told(told, now_ns)
+                if deltas := self._deltas(told, now_ns):
+                    messages.append((peer, Message(number, deltas, self._acknowledged(peer))))
+                else:
+                    self.pending[peer].acknowledge(number)
         return messages
 
     def _deltas(self, told: Mapping[Hashable, News], now_ns: int) -> dict[Hashable, Any]:

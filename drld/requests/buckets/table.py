@@ -84,7 +84,8 @@ class Table(Mapping[Hashable, Bucket]):
     def __init__(self, make: Callable[[Hashable], Bucket], max_keys: int | None = None) -> None:
         """`make` makes the bucket of a new key; `max_keys`: None: there is no bound."""
         self._make = make
-        self._max_keys = max_keys
+        self.max_keys = max_keys
+        """Rows; fewer than there are take none away."""
         self._present = _Rows(make)
         self._past: _Rows | None = None
         """Rows that still have the policies from before the last change."""
@@ -182,7 +183,7 @@ class Table(Mapping[Hashable, Bucket]):
         if row is not None:
             bucket = self._present.like(key).thaw(row)
         else:
-            if self._max_keys is not None:
+            if self.max_keys is not None:
                 self.sweep(now_ns, _LOOKS)
                 if self._full:
                     self.sweep(now_ns, _LAST_LOOKS)
@@ -195,7 +196,7 @@ class Table(Mapping[Hashable, Bucket]):
 
     @property
     def _full(self) -> bool:
-        return self._max_keys is not None and len(self) >= self._max_keys
+        return self.max_keys is not None and len(self) >= self._max_keys
 
     def drop(self, key: Hashable) -> None:
         """Remove a row; it must be drained."""
