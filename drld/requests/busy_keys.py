@@ -20,7 +20,7 @@ def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> Busy
         unit=policy.unit.name,
         bucket=keyed.form.name.lower(),
         keys=len(keyed.replica.buckets),
-        max_keys=keyed.max_keys,
+        max_keys=keyed.replica.buckets.max_keys or 0,
         peers=peers,
         busiest=[_key(keyed, cast(int, key), used) for key, used in found],
     )

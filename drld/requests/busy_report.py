@@ -32,4 +32,4 @@ class BusyReport(TypedDict):
     peers: int
     """In contact: those that tell this limiter what they admit, and are told."""
     busiest: list[BusyKey]
-    """The keys with most in use, the first first."""
+    """The keys with most in use, of those that were asked for in the last ten seconds or so."""

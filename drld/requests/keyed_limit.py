@@ -41,8 +41,12 @@ REPEAT_ROUNDS = 4
 round is as long as the longest delay, and one for the acknowledgement's round."""
 LATE_ROUNDS = 20
 """Rounds, beside one for each limiter, in which news come although five in a row were lost."""
-COPY_ENTRIES = 2500
-"""For a peer in a round: 64 kB of ledger cells, each with its key."""
+COPIED_KEYS = 2500
+"""In a round, for a peer that knows nothing: 64 kB of ledger cells, each with its key."""
+MAX_PENDING = 8 * COPIED_KEYS
+"""Keys of which a peer has news pending: some megabytes."""
+ENTRIES = 32
+"""Of a message: they fit a datagram, with as many acknowledgements as one has."""
 TEXTS = 1024
 """Keys that came last, whose texts are remembered for `drlctl limit top`."""
 
@@ -70,8 +74,6 @@ class KeyedLimit:
         self._hash = KeyHash(terms.secret)
         self._texts: OrderedDict[int, str] = OrderedDict()
         self.form = FORMS[_keyed(limit.policy).bucket]
-        self.turned_away = 0
-        """Keys that peers told of, and for which there was no room."""
         self._adopt(limit)
         self.replica = self._new_replica()
 
@@ -82,7 +84,6 @@ class KeyedLimit:
             for it in keyed.overrides
         )
         self.limit = limit
-        self.max_keys = keyed.max_keys
         self._policy = bucket_policy(limit.policy)
         self._limits = {key: replace(limit, policy=policy) for key, policy in own}
         """Of the keys that have overrides."""
@@ -101,7 +102,10 @@ class KeyedLimit:
             frequency=FrequencyAnalysis(window, THRESHOLD_NS) if queue else None,
             slack=Slack(members * interval_ns) if ledger else None,
             repeat_ns=REPEAT_ROUNDS * interval_ns,
-            most=COPY_ENTRIES,
+            max_keys=_keyed(self.limit.policy).max_keys,
+            max_pending=MAX_PENDING,
+            copied_keys=COPIED_KEYS,
+            most=ENTRIES,
         )
 
     def _make(self, key: Hashable) -> Bucket:
@@ -128,6 +132,7 @@ class KeyedLimit:
         self._terms = terms
         self._adopt(limit)
         self.replica.reconfigure(self.policy_of, self.at(now_ns))
+        self.replica.buckets.max_keys = _keyed(limit.policy).max_keys
 
     def at(self, now_ns: int) -> int:
         """A time as the buckets have it: the thesis' compare clocks of limiters, the ledger does

@@ -15,8 +15,9 @@ Acknowledgement. The session numbers datagrams. A message of a replica may take 
 acknowledged once all are.
 
 Input is hostile until checked. The codec bounds a datagram. What is not of a limit here (`limit`),
-or of one whose settings differ (`settings`), is refused and counted. Keys without room are, too. An
-insider can spend any key's tokens, as it could by answering requests (docs/security.md).
+or of one whose settings differ (`settings`), is refused and counted, as are keys without room
+(`Table`). An insider can spend any key's tokens, as it could by answering requests
+(docs/security.md).
 
 It is pure: the time and the source of randomness are given, and messages go to a `Messenger`.
 """
@@ -47,8 +48,10 @@ PING_NS = NS_PER_S
 CONTACT_NS = 10 * NS_PER_S
 """Ten pings: of 10,000 such times one passes without any at a loss of 40 %. The price of a mistake
 is a copy of everything."""
-COLLECT_NS = 10 * NS_PER_S
-"""Between two looks for buckets that are full again, and decide as new ones would."""
+SWEEP_ROUNDS = 200
+"""In which all buckets are looked at: those that are full again leave, others come to rest."""
+MOST_SWEPT = 500
+"""Buckets that are looked at in a round: half a millisecond of work."""
 ASKS = 5
 """Times that a limit that begins anew asks a peer for everything: at a loss of 40 % all are lost
 once in a hundred times."""
@@ -119,7 +122,6 @@ class KeyedLimits:
         self._rng = rng
         self._messenger: Messenger | None = None
         self._peers: dict[str, _Peer] = {}
-        self._collect_ns = 0
         self._now_ns = 0
         self._outgoing: list[tuple[int, Outgoing]] = []
         self._asks: dict[int, int] = {}
@@ -197,10 +199,9 @@ class KeyedLimits:
             peer.forget(before_ns)
             if self.limits and (peer.sent_ns is None or now_ns - peer.sent_ns >= PING_NS):
                 self._say(name, peer, _PING, now_ns)
-        if now_ns >= self._collect_ns:
-            self._collect_ns = now_ns + COLLECT_NS
-            for keyed in self.limits.values():
-                keyed.replica.collect(keyed.at(now_ns))
+        for keyed in self.limits.values():
+            rows = min(len(keyed.replica.buckets) // SWEEP_ROUNDS + 1, MOST_SWEPT)
+            keyed.replica.sweep(keyed.at(now_ns), rows)
 
     def _ask(self, now_ns: int) -> None:
         """Ask the peers in contact for what is known of the limits that have begun anew."""
@@ -254,16 +255,7 @@ class KeyedLimits:
                 peer.told_ns[part.limit_id] = now_ns
                 keyed.replica.returned(name)
             return
-        buckets = keyed.replica.buckets
-        room = keyed.max_keys - len(buckets)
-        deltas: dict[Hashable, Any] = {}
-        for key, delta in of_sender(part, peer.origin):
-            if key not in buckets:
-                if room <= 0:
-                    keyed.turned_away += 1
-                    continue
-                room -= 1
-            deltas[key] = delta
+        deltas: dict[Hashable, Any] = dict(of_sender(part, peer.origin))
         # A replica's numbers begin at 1; a message without deltas needs no acknowledgement.
         number = (part.number + 1) % _MODULUS if part.deltas else 0
         received = peer.acknowledged(part.limit_id, ((it - 1) % _MODULUS for it in part.received))

@@ -332,12 +332,12 @@ def test_deltas_that_cannot_be_of_use_are_counted() -> None:
 def test_peers_cannot_fill_the_memory() -> None:
     fleet = Fleet(2, text=KEYED.replace("burst = 20", "burst = 20\nmax_keys = 10"))
     one, two = fleet.limiters
-    one.keyed.limits[1].max_keys = 10**6
+    one.keyed.limits[1].replica.buckets.max_keys = 10**6
     for number in range(50):
         one.ask(f"u{number}", 9)
     fleet.run(300)
     assert len(two.keyed.limits[1].replica.buckets) == 10
-    assert two.keyed.limits[1].turned_away >= 40
+    assert two.keyed.limits[1].replica.buckets.unkept >= 40
 
 
 def test_what_a_limiter_alone_admits_is_told_to_nobody() -> None:

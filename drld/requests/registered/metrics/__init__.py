@@ -14,7 +14,8 @@ _EXPIRES = gauge(
     "requests_certificate_expiry_timestamp_seconds", "When that of [requests] expires."
 )
 _KEYS = gauge("limit_keys", "Keys with a bucket here.")
-_TURNED_AWAY = counter("limit_keys_turned_away", "Keys of peers for which there was no room.")
+_SHARED = counter("limit_keys_shared", "Charges to buckets of several keys, as max_keys are there.")
+_UNKEPT = counter("limit_keys_unkept", "Keys of peers for which there was no room.")
 _CONTACTS = gauge("deltas_peers", "Peers in contact on the socket of deltas.")
 _REJECTED = counter("deltas_rejected", "Datagrams refused on the socket of deltas, by reason.")
 _ERRORS = counter("deltas_errors", "Errors of the socket of deltas, by name.")
@@ -37,7 +38,8 @@ def samples(backend: Backend) -> Iterator[Sample]:
     for keyed in datapath.keyed.limits.values():
         label = (("limit", keyed.limit.name),)
         yield Sample(_KEYS, len(keyed.replica.buckets), label)
-        yield Sample(_TURNED_AWAY, keyed.turned_away, label)
+        yield Sample(_SHARED, keyed.replica.buckets.shared, label)
+        yield Sample(_UNKEPT, keyed.replica.buckets.unkept, label)
     deltas = backend.status()["deltas"]
     if deltas is None:
         return
