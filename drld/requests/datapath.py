@@ -121,11 +121,6 @@ class RequestDatapath(PolicerSet):
 
     def decide(self, request: Request, now_ns: int) -> Answer:
         """Decide about a request, and charge it to all its limits if it is admitted."""
-        answer = self._decide(request, now_ns)
-        self.keyed.speak(now_ns)
-        return answer
-
-    def _decide(self, request: Request, now_ns: int) -> Answer:
         limits = self._held(request)
         if not limits:
             self._counts["requests_unmatched"] += 1

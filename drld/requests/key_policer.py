@@ -7,6 +7,7 @@ its flows are the keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from drld.model import FlowId
@@ -50,16 +51,16 @@ class KeyBucket:
 class KeyPolicer:
     """Checks and charges one request under one key."""
 
-    __slots__ = ("_counts", "_key", "_keyed", "_now_ns", "_outgoing", "bucket")
+    __slots__ = ("_counts", "_key", "_keyed", "_now_ns", "_speak", "bucket")
 
     def __init__(
-        self, keyed: KeyedLimit, key: int, counts: Policer, outgoing: list[tuple[int, Outgoing]]
+        self, keyed: KeyedLimit, key: int, counts: Policer, speak: Callable[[int, Outgoing], None]
     ) -> None:
-        """`counts` is the limit's own; `outgoing` gets the messages that cannot wait, by limit."""
+        """`counts` is the limit's own; `speak` gets the limit's id, and messages to send."""
         self._keyed = keyed
         self._key = key
         self._counts = counts
-        self._outgoing = outgoing
+        self._speak = speak
         self._now_ns = 0
         self.bucket = KeyBucket(keyed, key)
 
@@ -107,9 +108,10 @@ class KeyPolicer:
         if self._keyed.paused:
             return
         at_ns = self._keyed.at(now_ns)
-        found = self._keyed.replica.charge(self._key, at_ns, self._cost(amount))
-        if found:
-            self._outgoing.append((self._keyed.limit.id, found))
+        replica = self._keyed.replica
+        found = replica.charge(self._key, at_ns, self._cost(amount))
+        if found or replica.pressing:
+            self._speak(self._keyed.limit.id, found)
 
     def _cost(self, amount: int) -> int:
         """In items of the bucket; a part of one counts as one."""

@@ -102,6 +102,7 @@ class KeyedLimit:
             frequency=FrequencyAnalysis(window, THRESHOLD_NS) if queue else None,
             slack=Slack(members * interval_ns) if ledger else None,
             repeat_ns=REPEAT_ROUNDS * interval_ns,
+            deferred=ledger,
             max_keys=_keyed(self.limit.policy).max_keys,
             max_pending=MAX_PENDING,
             copied_keys=COPIED_KEYS,

@@ -25,7 +25,7 @@ It is pure: the time and the source of randomness are given, and messages go to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -123,6 +123,8 @@ class KeyedLimits:
         self._messenger: Messenger | None = None
         self._peers: dict[str, _Peer] = {}
         self._now_ns = 0
+        self.on_urgent: Callable[[], None] = lambda: None
+        """Called when there is something to send that cannot wait for the round: `tick` does."""
         self._outgoing: list[tuple[int, Outgoing]] = []
         self._asks: dict[int, int] = {}
         """Rounds in which limits ask their peers for everything, by id."""
@@ -165,22 +167,30 @@ class KeyedLimits:
         """The limit of a request's key, and its policer; `counts` is the limit's own."""
         keyed = self.limits[limit.id]
         key = keyed.key(descriptor)
-        return keyed.limit_of(key), KeyPolicer(keyed, key, counts, self._outgoing)
+        return keyed.limit_of(key), KeyPolicer(keyed, key, counts, self._speak)
 
-    def speak(self, now_ns: int) -> None:
-        """Send what cannot wait after a decision."""
-        while self._outgoing:
-            limit_id, messages = self._outgoing.pop()
-            self._send(self.limits[limit_id], messages, now_ns)
+    def _speak(self, limit_id: int, messages: Outgoing) -> None:
+        """There is something to send after a charge; many charges may share a message."""
+        if messages:
+            self._outgoing.append((limit_id, messages))
+        self.on_urgent()
 
     # The fleet
 
     def tick(self, now_ns: int) -> None:
-        """Receive what has come, and begin a round if it is due."""
+        """Receive what has come, send what cannot wait, and begin a round if it is due."""
         if self._messenger is None:
             return
         self._now_ns = now_ns
         self._messenger.receive(self._take, {})
+        outgoing, self._outgoing = self._outgoing, []
+        for limit_id, messages in outgoing:
+            # A reload may have come between.
+            if (keyed := self.limits.get(limit_id)) is not None:
+                self._send(keyed, messages, now_ns)
+        for keyed in self.limits.values():
+            if keyed.replica.pressing:
+                self._send(keyed, keyed.replica.urgent(keyed.at(now_ns)), now_ns)
         if now_ns >= self.due_ns:
             self.due_ns = next_due_ns(self.due_ns, now_ns, self._terms.interval_ns)
             self._round(now_ns)
@@ -263,8 +273,10 @@ class KeyedLimits:
         self._send(keyed, keyed.replica.receive(name, message, keyed.at(now_ns)), now_ns)
 
     def _send(self, keyed: KeyedLimit, messages: Outgoing, now_ns: int) -> None:
+        limit_id = keyed.limit.id
         for name, message in messages:
-            peer, limit_id = self._peers[name], keyed.limit.id
+            if (peer := self._peers.get(name)) is None:
+                continue
             for part in parts(message, keyed.form, limit_id, self._terms.origin):
                 number = self._say(name, peer, replace(part, digest=keyed.digest), now_ns)
                 # What could not be sent stays unacknowledged, and is repeated.

@@ -151,6 +151,11 @@ class Replica:
             return []
         return self._tell_all([key], now_ns)
 
+    @property
+    def pressing(self) -> bool:
+        """Whether there are messages that cannot wait, where they are deferred."""
+        return bool(self._urgent)
+
     def urgent(self, now_ns: int) -> Outgoing:
         """The messages that could not wait, where they are deferred.
 

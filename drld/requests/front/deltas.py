@@ -36,6 +36,9 @@ class Deltas:
         self._keyed = keyed
         self._clock = clock
         self._opened = trio.Event()
+        self._waiting = trio.CancelScope()
+        """Ends when something must be sent before the next round."""
+        keyed.on_urgent = self._wake
 
     def prepare(self, spec: LimiterSpec, ring: KeyRing) -> Callable[[], object]:
         """Be ready for the limits and peers of a configuration; return what takes that back.
@@ -68,10 +71,16 @@ class Deltas:
         with closing(transport):
             while True:
                 delay_s = max(self._keyed.due_ns - self._clock(), 0) / NS_PER_S
-                with trio.move_on_after(delay_s):
+                # One that was cancelled while nobody waited in it does not wait at all.
+                self._waiting.deadline = trio.current_time() + delay_s
+                with self._waiting:
                     await trio.lowlevel.wait_readable(transport.fileno())
+                self._waiting = trio.CancelScope()
                 self._keyed.tick(self._clock())
                 await trio.sleep(GAP_S)
+
+    def _wake(self) -> None:
+        self._waiting.cancel()
 
     def _open(self, spec: LimiterSpec, ring: KeyRing) -> Transport:
         host, port = self._address(spec, spec.listen, "limiter.listen")
