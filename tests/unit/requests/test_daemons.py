@@ -40,13 +40,14 @@ def unprivileged(*command: str) -> list[str]:
 
 @asynccontextmanager
 async def running(config: Path) -> AsyncIterator[trio.Process]:
-    """A daemon, once it is ready; in the end it stops in order, or the test fails."""
+    """A daemon, once it is ready; in the end it stops in order or was killed, or the test fails."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "NOTIFY_SOCKET": str(config.with_suffix(".notify")),
     }
     notify = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    config.with_suffix(".notify").unlink(missing_ok=True)
     with notify:
         await notify.bind(environment["NOTIFY_SOCKET"])
         process = await trio.lowlevel.open_process(
@@ -61,8 +62,9 @@ async def running(config: Path) -> AsyncIterator[trio.Process]:
                     said = await notify.recv(4096)
                 assert process.returncode is None, "the daemon has ended"
             yield process
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            if process.returncode != -signal.SIGKILL:
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
         finally:
             if process.returncode is None:
                 process.kill()
