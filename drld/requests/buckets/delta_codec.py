@@ -44,6 +44,7 @@ _OTHER = struct.Struct(">IHII")
 _MOST_ACKNOWLEDGED = 63
 """In a datagram; the others follow in the next."""
 _ROOM = MAX_CONTENT - HEADER.size - _HEAD.size
+_MOST = 2**64 - 1
 _OWN_ORIGIN = -1
 """In the place of a cell's origin in a decoded part: the sender."""
 
@@ -222,9 +223,17 @@ def of_sender(part: Part, origin: int) -> tuple[tuple[int, Any], ...]:
 
 
 def _as_sent(form: Form, delta: Any, origin: int) -> Any:
-    """A delta with the sender's own cells marked, and first."""
-    if form is not Form.LEDGER:
-        return delta
+    """A delta with the sender's own cells marked, and first.
+
+    What a lying peer has made too large is told as the largest number there is. The ledger bounds
+    its cells itself.
+    """
+    if form is Form.QUEUE:
+        return tuple(Element(birth, min(life, _MOST)) for birth, life in delta)
+    if form is Form.COUNTER:
+        counts = tuple((origin, min(count, _MOST)) for origin, count in delta.counts)
+        limit = max(min(delta.limit, _MOST >> 1), -(_MOST >> 1))
+        return CounterDelta(counts, limit, min(delta.refilled_ns, _MOST))
     marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in delta]
     return tuple(sorted(marked, key=lambda cell: cell.origin != _OWN_ORIGIN))
 

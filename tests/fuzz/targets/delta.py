@@ -31,19 +31,22 @@ def check(content: bytes) -> bool:
     return True
 
 
+_DELTAS = {
+    Form.COUNTER: CounterDelta(((1, 5), (2, 7)), -3, 9),
+    Form.QUEUE: (Element((1, 0), 5), Element((2**48 - 1, 65535), 2**64 - 1)),
+    Form.LEDGER: (Cell(-1, 65535, 1, 0), Cell(2**32 - 1, 1, 2**32 - 1, 2**32 - 1)),
+}
+PARTS = [
+    Part(1, form, received, keys)
+    for form, delta in _DELTAS.items()
+    for received in ((), (1, 2**32 - 1))
+    for keys in ((), ((7, delta),), ((2**64 - 1, delta), (7, delta)))
+]
+
+
 def seeds() -> list[bytes]:
     """Parts of each form, empty ones and full ones."""
-    deltas = {
-        Form.COUNTER: CounterDelta(((1, 5), (2, 7)), -3, 9),
-        Form.QUEUE: (Element((1, 0), 5), Element((2**48 - 1, 65535), 2**64 - 1)),
-        Form.LEDGER: (Cell(-1, 65535, 1, 0), Cell(2**32 - 1, 1, 2**32 - 1, 2**32 - 1)),
-    }
-    return [
-        CODEC.encode(Part(1, form, received, keys), 1, 2)
-        for form, delta in deltas.items()
-        for received in ((), (1, 2**32 - 1))
-        for keys in ((), ((7, delta),), ((2**64 - 1, delta), (7, delta)))
-    ]
+    return [CODEC.encode(part, 1, 2) for part in PARTS]
 
 
 TARGET = Target(check, seeds, max_bytes=MAX_CONTENT + 1)
