@@ -88,7 +88,12 @@ class KeyedLimit:
         self._limits = {key: replace(limit, policy=policy) for key, policy in own}
         """Of the keys that have overrides."""
         self._policies = {key: bucket_policy(it.policy) for key, it in self._limits.items()}
+        self.scale = scale_of(limit.policy)
+        """Tokens of an item of the buckets."""
+        self.paused = limit.policy.mode is Mode.PAUSE
+        """Whether the buckets neither refuse nor are charged."""
         self.digest = self._digest()
+        """What must be alike at two limiters that tell each other of keys."""
 
     def _new_replica(self) -> Replica:
         """One without knowledge and without peers."""
@@ -151,16 +156,6 @@ class KeyedLimit:
             "per": ",".join(match_of(self.limit).per), "secret": self._terms.secret.hex(),
         })  # fmt: skip
         return int.from_bytes(blake2s(settings, digest_size=2).digest(), "big")
-
-    @property
-    def scale(self) -> int:
-        """Tokens of an item of the buckets."""
-        return scale_of(self.limit.policy)
-
-    @property
-    def paused(self) -> bool:
-        """Whether the buckets neither refuse nor are charged."""
-        return self.limit.policy.mode is Mode.PAUSE
 
     def policy_of(self, key: Hashable) -> Policy:
         """The bucket's size of a key."""

@@ -134,9 +134,8 @@ class RequestMatchTable(Table):
         PlainValidator(_per),
         Kind(f"name, or array of up to {descriptor.MAX_PAIRS} names"),
     ] = ()
-    """Names of pairs that the request's descriptor must have. Each combination of their values is a
-    key with a bucket of its own, which all limiters share
-    (docs/requests-per-user.md). Default: none: one limit for all requests."""
+    """Names of pairs whose values make a key with a bucket of its own
+    (docs/requests-per-user.md). Default: none."""
 
 
 class RequestLimitTable(LimitTable):
@@ -174,19 +173,18 @@ class RequestLimitTable(LimitTable):
     excess: Literal["refuse"] = "refuse"
     """What happens above the limit."""
     bucket: Literal["ledger", "queue", "counter"] = "ledger"
-    """With `match.per`: the kind of the buckets (docs/replicated-buckets.md)."""
+    """With `match.per`: kind of the buckets."""
     max_keys: Annotated[
         int, PlainValidator(_max_keys), Kind(f"number of keys, 1 to {MAX_KEYS}")
     ] = 1_000_000
-    """With `match.per`: buckets that this limiter keeps at a time."""
+    """With `match.per`: buckets here."""
     overrides: Annotated[
         list[dict[str, Any]],
         PlainValidator(_overrides),
         Kind(f"array of up to {MAX_OVERRIDES} tables"),
     ] = Field(default_factory=list)
-    """With `match.per`: `rate` and `burst` of single keys, such as
-    `{ user = "bigco", rate = "1000/s", burst = 2000 }`; what one leaves out is the limit's.
-    Default: none."""
+    """With `match.per`: single keys, such as `{ user = "bigco", rate = "1000/s" }`. Default:
+    none."""
 
     def target(self) -> RequestMatch:
         """Which requests fall under the limit."""

@@ -50,9 +50,8 @@ def _forgetful(spec: LimiterSpec) -> list[str]:
     if not found or len(spec.members) == 1:
         return []
     return [
-        'limit.bucket: "queue" forgets requests before all limiters know them, where a key has '
-        f"one or more in a gossip interval: {some(found)}: the fleet has no limit in the long run; "
-        'use "ledger" (docs/replicated-buckets.md)'
+        f'limit.bucket: "queue" has no limit in the long run at such rates: {some(found)}: use '
+        '"ledger" (docs/requests-per-user.md)'
     ]
 
 
@@ -61,8 +60,8 @@ def _lasting(spec: LimiterSpec) -> list[str]:
     if not found:
         return []
     return [
-        f'limit.bucket: "counter" never forgets a key, and max_keys ends it: {some(found)}: use '
-        '"ledger" where there are many keys (docs/replicated-buckets.md)'
+        f'limit.bucket: "counter" never forgets a key: {some(found)}: use "ledger" '
+        "(docs/requests-per-user.md)"
     ]
 
 
@@ -74,8 +73,8 @@ def _many(spec: LimiterSpec) -> list[str]:
     told = {it.name: (others + 1) * others * min(rounds, rate) for it, rate in _keyed(spec)}
     found = [f"{name} ({human_number(entries)})" for name, entries in told.items()]
     return [
-        "limit.match.per: every limiter tells all others of every key: entries a second in the "
-        f"fleet for each key in use everywhere, at most: {some(found)} (docs/requests-per-user.md)"
+        "limit.match.per: entries a second, at most, for a key in use at all limiters: "
+        f"{some(found)} (docs/requests-per-user.md)"
     ]
 
 

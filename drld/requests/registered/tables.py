@@ -62,9 +62,8 @@ class RequestsTable(PlaneTable):
     ] = ()
     """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
     peer_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """UDP port on which limiters tell each other what they admit of each key, at the addresses of
-    gossip; the same on all. It is used by limits with `match.per`. A change takes effect when the
-    daemon restarts. Default: each limiter's port for gossip plus 1."""
+    """UDP port of all limiters for limits with `match.per` (docs/requests-per-user.md); needs a
+    restart. Default: each limiter's port for gossip plus 1."""
     certificate: FilePath | None = None
     """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
     all files again. Default: no TLS."""

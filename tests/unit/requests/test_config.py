@@ -135,6 +135,7 @@ def test_the_example_is_good_and_no_remark_is_made_on_it() -> None:
     assert [limit.match for limit in spec.limits] == [
         RequestMatch("api"),
         RequestMatch("api", {"plan": "free"}),
+        RequestMatch("api", {}, ("user",)),
     ]
     assert config.remarks(spec) == []
 

@@ -168,7 +168,7 @@ def test_remarks_on_buckets_that_surprise() -> None:
 
     assert remarks("") == []
     (forgetful,) = remarks('bucket = "queue"')
-    assert forgetful.startswith('limit.bucket: "queue" forgets requests before all limiters know')
+    assert forgetful.startswith('limit.bucket: "queue" has no limit in the long run')
     assert remarks('bucket = "queue"', "") == []
     (lasting,) = remarks('bucket = "counter"')
     assert lasting.startswith('limit.bucket: "counter" never forgets a key')
@@ -178,7 +178,7 @@ def test_a_large_fleet_is_told_what_it_would_gossip() -> None:
     spec = config.parse(keyed() + PEERS, "f")
     # Twelve limiters tell eleven others twenty times a second at most.
     assert config.remarks(spec) == [
-        "limit.match.per: every limiter tells all others of every key: entries a second in the "
-        "fleet for each key in use everywhere, at most: api (2.64 k) (docs/requests-per-user.md)"
+        "limit.match.per: entries a second, at most, for a key in use at all limiters: api "
+        "(2.64 k) (docs/requests-per-user.md)"
     ]
     assert config.remarks(replace(spec, peers=spec.peers[:9])) == []
