@@ -196,7 +196,7 @@ class Table(Mapping[Hashable, Bucket]):
 
     @property
     def _full(self) -> bool:
-        return self.max_keys is not None and len(self) >= self._max_keys
+        return self.max_keys is not None and len(self) >= self.max_keys
 
     def drop(self, key: Hashable) -> None:
         """Remove a row; it must be drained."""

@@ -127,7 +127,8 @@ class Explainer:
             request = request.part(request.at_least)
         missed = {limit.id: first_miss(match, request) for limit, match in self._limits}
         under = [limit for limit, _ in self._limits if missed[limit.id] is None]
-        never = None if request.charge else oversized(under, request)
+        divided = [limit for limit in under if limit.policy.keyed is None]
+        never = None if request.charge else oversized(divided, request)
         refused = None if never is None else never.name
         for limit, _ in self._limits:
             amount = amount_under(limit, request)
@@ -140,6 +141,10 @@ class Explainer:
                 yield found
             elif refused is not None:
                 yield row(limit, reason=f"not checked: {refused} refuses the request")
+            elif limit.policy.keyed:
+                # The buckets of keys are not a limit's policer: the fronts alone have them.
+                own = "not tried: each key has a bucket: drlctl check --cost 0 asks it"
+                yield row(limit, reason=own)
             elif amount > limit.policy.burst and not request.charge:
                 above = "not checked: its cost is above the burst, and nothing enforces it"
                 yield row(limit, reason=above)
@@ -175,4 +180,7 @@ def first_miss(match: RequestMatch, request: Request) -> str | None:
     for name, value in match.where.items():
         if (own := request.descriptor.get(name)) != value:
             return f"where.{name}: {'nothing' if own is None else own} is not {value}"
+    for name in match.per:
+        if name not in request.descriptor:
+            return f"per.{name}: it has none"
     return None

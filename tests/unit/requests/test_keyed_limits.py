@@ -88,7 +88,7 @@ class Limiter:
         terms = Terms(0, SECRET, 50 * MS, len(self.fleet.names))
         self.keyed = KeyedLimits(terms, Random(self.name))
         self.keyed.connect(self.socket)
-        self.datapath = RequestDatapath(Random(self.name), b"callers", self.keyed)
+        self.datapath = RequestDatapath(Random(self.name), b"callers", keyed=self.keyed)
         self.follow(text)
 
     def follow(self, text: str, peers: set[str] | None = None) -> None:
