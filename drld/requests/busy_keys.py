@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+from operator import itemgetter
 from typing import cast
 
 from drld.requests.busy_report import BusyKey, BusyReport
@@ -9,20 +11,26 @@ from drld.requests.keyed_limit import KeyedLimit
 
 MOST = 1000
 """Keys of a report."""
+MOST_LOOKED_AT = 2048
+"""Where there are more, only those that came to this limiter last are looked at: some ms."""
 
 
 def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> BusyReport:
     """The first `number` keys, and how many there are."""
     policy = keyed.limit.policy
-    found = keyed.replica.busiest(number, keyed.at(now_ns))
+    buckets, at_ns = keyed.replica.buckets, keyed.at(now_ns)
+    # All of a million would take seconds, in which nothing else is done.
+    looked_at = buckets if len(buckets) <= MOST_LOOKED_AT else keyed.last_keys
+    levels = ((cast(int, key), keyed.replica.level(key, at_ns)) for key in [*looked_at])
+    found = nlargest(number, (it for it in levels if it[1] > 0), key=itemgetter(1))
     return BusyReport(
         limit=policy.name,
         unit=policy.unit.name,
         bucket=keyed.form.name.lower(),
-        keys=len(keyed.replica.buckets),
-        max_keys=keyed.replica.buckets.max_keys or 0,
+        keys=len(buckets),
+        max_keys=buckets.max_keys or 0,
         peers=peers,
-        busiest=[_key(keyed, cast(int, key), used) for key, used in found],
+        busiest=[_key(keyed, key, used) for key, used in found],
     )
 
 

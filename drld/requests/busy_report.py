@@ -32,4 +32,4 @@ class BusyReport(TypedDict):
     peers: int
     """In contact: those that tell this limiter what they admit, and are told."""
     busiest: list[BusyKey]
-    """The keys with most in use, of those that were asked for in the last ten seconds or so."""
+    """The keys with most in use; of more than 2,048 keys, those that came here last."""

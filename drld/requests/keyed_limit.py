@@ -7,7 +7,7 @@ Buckets count whole requests, or bytes of a limit on bytes; all else counts toke
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from hashlib import blake2s
 from math import gcd
@@ -173,6 +173,11 @@ class KeyedLimit:
             if len(texts) > TEXTS:
                 texts.popitem(last=False)
         return key
+
+    @property
+    def last_keys(self) -> Collection[int]:
+        """The keys that came last, up to `TEXTS`."""
+        return self._texts.keys()
 
     def text(self, key: int) -> str | None:
         """The values of a key, if it is among the last that came here."""

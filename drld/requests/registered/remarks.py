@@ -50,8 +50,8 @@ def _forgetful(spec: LimiterSpec) -> list[str]:
     if not found or len(spec.members) == 1:
         return []
     return [
-        f'limit.bucket: "queue" has no limit in the long run at such rates: {some(found)}: use '
-        '"ledger" (docs/requests-per-user.md)'
+        f'limit.bucket: "queue" has no limit in the long run: {some(found)}: use "ledger" '
+        "(docs/requests-per-user.md)"
     ]
 
 
