@@ -90,3 +90,8 @@ class Policy:
     written: frozenset[str] | None = field(default=None, compare=False)
     """Keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
     only these (drld.shared_settings); the others are what this version of drld chooses."""
+
+    @property
+    def means(self) -> str:
+        """What lists show in the place of the allocator, too: that, or the kind of the buckets."""
+        return self.keyed.bucket if self.keyed else self.allocator

@@ -336,7 +336,7 @@ def _limit_row(known: Registry, limit_id: int) -> tuple[str, ...]:
     policy, unit = limit.policy, limit.policy.unit
     return (
         policy.name,
-        policy.allocator,
+        policy.means,
         policy.mode.value,
         str(limit.match),
         str(limit_id),

@@ -109,7 +109,7 @@ def limit_report(
     return LimitReport(
         id=policy.id,
         name=policy.name,
-        allocator=policy.keyed.bucket if policy.keyed else policy.allocator,
+        allocator=policy.means,
         mode=policy.mode.value,
         on_failure=limit.on_failure.value,
         excess=policy.excess.value if policy.excess else "",

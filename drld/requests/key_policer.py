@@ -73,9 +73,12 @@ class KeyPolicer:
         """See `Policer.arrive`."""
         self._counts.arrive(self._key, amount)
 
-    def refuses(self, amount: int, now_ns: int, _: Random) -> bool:
+    def refuses(self, amount: int, now_ns: int, rng: Random) -> bool:
         """See `Policer.refuses`; it leaves no trace in the bucket."""
         self._now_ns = now_ns
+        # The counts have no bucket, and refuse nothing; a replay watches what they are asked.
+        if self._counts.refuses(amount, now_ns, rng):
+            return True
         return self.wait_ns(self._key, amount, now_ns) != 0 and self._counts.drop(amount)
 
     def wait_ns(self, _: FlowId, amount: int, now_ns: int) -> int:

@@ -6,25 +6,33 @@ numbers them.
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from drld import config
+from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import MAX_CONTENT, NumberedCodec, codec_of
 from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Met
 from drld.model import NS_PER_S, Enforcement
+from drld.police.policer import Policer
 from drld.requests.buckets.delta_codec import KIND, Form, Part
 from drld.requests.datapath import RequestDatapath
 from drld.requests.keyed_limit import TEXTS, Terms
 from drld.requests.keyed_limits import CONTACT_NS, PING_NS, KeyedLimits
 from drld.requests.keys import KeyHash, fleet_secret, ring_of_deltas
 from drld.requests.model import Answer, Request
+from drld.requests.registered import explain
+from drld.requests.registered.replay import Replay
 from drld.requests.spec import ITEM
 from testbed.sim.mailbox import Content, Datagram, Mailbox
 from testbed.sim.network import Conditions, Network
@@ -390,3 +398,74 @@ def test_a_ping_says_nothing() -> None:
     assert fleet.limiters[0].socket.send("l1", KIND, part) is not None
     fleet.run(50)
     assert not fleet.limiters[1].socket.rejected
+
+
+def test_replays_and_explanations_know_keys() -> None:
+    limits = config.parse(KEYED, "f").limits
+    lines = [
+        json.dumps({"t": 1_700_000_000 + second, "namespace": "api", "descriptor": {"user": user}})
+        for second in range(30) for user in ("alice", "bob")
+    ]  # fmt: skip
+    replay = Replay(io.BytesIO("\n".join(lines).encode()), "", limits, "static", Random(1))
+    list(replay.run())
+    (result,) = replay.results()
+    assert (result["arrived_packets"], result["forwarded_packets"]) == (60, 40)
+
+    def nobody(*_: object) -> tuple[Policer, Enforcement]:
+        raise AssertionError("no policer has the buckets of keys")
+
+    def explained(words: str) -> Explanation:
+        (found,) = explain.explain(explain.read(words), limits, nobody, 0)
+        return found
+
+    assert explained("namespace=api user=alice")["reason"].startswith("not tried: each key has")
+    assert explained("namespace=api")["misses"] == "per.user: it has none"
+
+
+def test_a_registry_holds_limits_with_keys() -> None:
+    written = {
+        "id": 7, "name": "user", "rate": "100/min", "burst": 50, "max_keys": 10,
+        "match": {"namespace": "api", "per": ["user"]},
+        "overrides": [{"user": "bigco", "burst": 90}],
+    }  # fmt: skip
+    limit = config.read_limit(written, "etcd", 50 * MS)
+    assert limit.policy.means == "ledger"
+    assert limit.policy.keyed is not None
+    assert limit.policy.keyed.overrides[0].burst == 90 * ITEM
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_nothing_is_lost_or_counted_twice(data: st.DataObject) -> None:
+    """Whatever is lost, repeated, reordered or cut, and whoever starts anew after it was heard."""
+    draw = data.draw
+    fleet = Fleet(
+        3, draw(st.integers(0, 999)), text=KEYED.replace("1/min", "9/d").replace("20", "900"),
+        jitter_ns=draw(st.integers(0, 80)) * MS, loss=draw(st.sampled_from([0.0, 0.3])),
+        duplicate=0.2,
+    )  # fmt: skip
+    admitted = dict.fromkeys(("a", "b"), 0)
+    for _ in range(draw(st.integers(1, 12))):
+        number = draw(st.integers(0, 2))
+        limiter = fleet.limiters[number]
+        match draw(st.sampled_from(["ask", "ask", "wait", "cut", "heal", "restart"])):
+            case "ask":
+                user, cost = draw(st.sampled_from(["a", "b"])), draw(st.integers(1, 40))
+                answer = limiter.ask(user, cost)
+                admitted[user] += cost if answer.admitted else 0
+            case "wait":
+                fleet.run(draw(st.integers(1, 400)))
+            case "cut":
+                fleet.network.partition({limiter.name}, fleet.names - {limiter.name})
+            case "heal":
+                fleet.network.cut.clear()
+            case "restart":
+                fleet.network.cut.clear()
+                fleet.run(4000)
+                limiter.socket.restart()
+                limiter.begin(KEYED.replace("1/min", "9/d").replace("20", "900"))
+    fleet.network.cut.clear()
+    fleet.network.conditions = Conditions(delay_ns=2 * MS)
+    fleet.run(4000)
+    for user, tokens in admitted.items():
+        assert [round(it.level(user)) for it in fleet.limiters] == [tokens] * 3
