@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import ModuleType
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -19,7 +19,7 @@ from drld.errors import InputError
 from drld.explanation import Words
 from drld.planes import first_to_read
 from drld.spec import LimitSpec
-from drld.units import BYTES, human_amount, human_duration, human_number, human_rate
+from drld.units import BYTES, human_amount, human_duration, human_rate
 
 _SEED = 1
 """Of random drops: the same trace gives the same verdicts."""

@@ -129,21 +129,7 @@ class Daemon:
         self._deltas: Deltas | None = None
         """What its limits with a bucket for each key tell the peers."""
         if spec.plane(RequestsSpec).listen:
-            secret = SystemRandom().randbytes(32)
-            # Those who do not answer requests do without its memory.
-            from drld.requests.front.deltas import Deltas
-
-            rng = Random(SystemRandom().getrandbits(64))
-            terms = Terms(
-                origin=rng.getrandbits(32),
-                secret=fleet_secret(spec.ring),
-                interval_ns=spec.gossip.interval_ns,
-                members=len(spec.members),
-                wall_ns=time.time_ns() - clock(),
-            )
-            keyed = KeyedLimits(terms, rng)
-            self._requests = RequestDatapath(rng, secret, keyed=keyed)
-            self._deltas = Deltas(path, keyed, clock)
+            self._requests, self._deltas = self._request_plane(path, spec)
         self._stopping = trio.Event()
         self._transport = startup.open_transport(path, spec)
         self._rates = FleetRates(self._counted)
@@ -177,6 +163,24 @@ class Daemon:
         self._drained: NfqueueDatapath | None = None
         """Whose queue a task reads."""
         self._one_reload = SingleFlight(self._reload)
+
+    @staticmethod
+    def _request_plane(path: Path, spec: LimiterSpec) -> tuple[RequestDatapath, Deltas]:
+        """What answers requests, and what tells the peers of those with keys."""
+        # Those who do not answer requests do without its memory.
+        from drld.requests.front.deltas import Deltas
+
+        rng = Random(SystemRandom().getrandbits(64))
+        terms = Terms(
+            origin=rng.getrandbits(32),
+            secret=fleet_secret(spec.ring),
+            interval_ns=spec.gossip.interval_ns,
+            members=len(spec.members),
+            wall_ns=time.time_ns() - clock(),
+        )
+        keyed = KeyedLimits(terms, rng)
+        secret = SystemRandom().randbytes(32)
+        return RequestDatapath(rng, secret, keyed=keyed), Deltas(path, keyed, clock)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.

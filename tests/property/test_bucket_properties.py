@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.counter import Counter
-from drld.requests.buckets.delta_codec import DeltaCodec, Form, of_sender, parts
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, of_sender, parts
 from drld.requests.buckets.gcra import Gcra
 from drld.requests.buckets.ledger import Cell, Ledger
 from drld.requests.buckets.policy import Policy
@@ -204,7 +204,7 @@ def test_what_crosses_the_wire_is_what_was_sent(
         bucket.take(now_ms * MS, cost)
     now_ns = now_ms * MS
     delta = bucket.delta(bucket.everything(), now_ns)
-    codec = DeltaCodec(7)
+    codec = DeltaCodec(KIND)
     for part in parts(Message(1, {5: delta} if steps else {}), form, 3, 1):
         read = codec.decode_untrusted(codec.encode(part, 0, 1))
         assert read == part

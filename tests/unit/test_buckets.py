@@ -12,7 +12,7 @@ from drld.errors import WireError
 from drld.gossip.wire.message import MAX_CONTENT
 from drld.requests.buckets.bucket import Bucket, News, Taken
 from drld.requests.buckets.counter import Counter
-from drld.requests.buckets.delta_codec import DeltaCodec, Form, Part, parts
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, parts
 from drld.requests.buckets.gcra import Gcra
 from drld.requests.buckets.ledger import SLOTS, Cell, Ledger
 from drld.requests.buckets.pending import Pending
@@ -370,7 +370,7 @@ def test_a_message_of_many_entries_is_several_datagrams_that_fit() -> None:
     counts = Counter(Policy(9000, 1), 1)
     for origin in range(300):
         counts.merge(Counter(Policy(9000, 1), 1).delta({}, 0)._replace(counts=((origin, 1),)), 0)
-    codec = DeltaCodec(7)
+    codec = DeltaCodec(KIND)
     for form, delta in (
         (Form.QUEUE, elements), (Form.LEDGER, cells), (Form.COUNTER, counts.delta({}, 0))
     ):  # fmt: skip
@@ -393,11 +393,11 @@ def test_a_message_of_many_entries_is_several_datagrams_that_fit() -> None:
 )
 def test_the_codec_refuses(data: bytes, reason: str) -> None:
     with pytest.raises(WireError) as caught:
-        DeltaCodec(7).unpack_untrusted(data)
+        DeltaCodec(KIND).unpack_untrusted(data)
     assert caught.value.reason == reason
 
 
 def test_the_codec_reports_what_does_not_fit() -> None:
     part = Part(1, Form.LEDGER, (), ((1, (Cell(1, 70_000, 1, 0),)),))
     with pytest.raises(ValueError, match="does not fit"):
-        DeltaCodec(7).encode(part, 0, 1)
+        DeltaCodec(KIND).encode(part, 0, 1)

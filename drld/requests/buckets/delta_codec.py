@@ -29,7 +29,7 @@ from drld.requests.buckets.ledger import Cell
 from drld.requests.buckets.queue import Element
 from drld.requests.buckets.replica import Message
 
-KIND = 7
+KIND = 8
 """Of these messages on the requests' socket."""
 _DIGEST = struct.Struct(">H")
 _HEAD = struct.Struct(">HBBH")

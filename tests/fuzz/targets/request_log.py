@@ -35,8 +35,8 @@ def read(data: bytes, words: str) -> int:
             count += 1
             assert 0 <= time_ns < 1 << 63
             check_request(request)
-        for _, text in explain.captured(io.BytesIO(data), words):
-            check_text(explain.read(text))
+        for item in explain.captured(io.BytesIO(data), words):
+            check_text(explain.read(item.text))
     except InputError:
         pass
     return count

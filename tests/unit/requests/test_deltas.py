@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from drld.gossip.wire.message import MAX_CONTENT
-from drld.requests.buckets.delta_codec import DeltaCodec, Form, parts
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
 from drld.requests.buckets.ledger import Cell, Ledger
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
@@ -58,5 +58,5 @@ def test_acknowledgements_that_do_not_fit_a_datagram_follow_in_the_next() -> Non
     found = [*parts(Message(1, cells, numbers), Form.LEDGER, 1, 1)]
     assert tuple(number for part in found for number in part.received) == numbers
     assert sum(len(part.deltas) for part in found) == len(cells)
-    codec = DeltaCodec(7)
+    codec = DeltaCodec(KIND)
     assert all(len(codec.encode(part, 0, 0)) <= MAX_CONTENT for part in found)

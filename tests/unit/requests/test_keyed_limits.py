@@ -415,7 +415,7 @@ def test_replays_and_explanations_know_keys() -> None:
         raise AssertionError("no policer has the buckets of keys")
 
     def explained(words: str) -> Explanation:
-        (found,) = explain.explain(explain.read(words), limits, nobody, 0)
+        (found,) = explain.Explainer(limits).explain(explain.read(words), nobody, 0)
         return found
 
     assert explained("namespace=api user=alice")["reason"].startswith("not tried: each key has")
