@@ -23,6 +23,7 @@ from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
+from testbed.calls import CallsTable
 from testbed.churn import ChurnTable, check_churn, lives
 from testbed.datagrams import UdpGroup, UdpTable, check_udp, udp_groups
 from testbed.events import Event, EventTable
@@ -171,6 +172,8 @@ class ExperimentTable(Table):
     flows: list[FlowsTable] = Field(default_factory=list)
     web: list[WebTable] = Field(default_factory=list)
     udp: list[UdpTable] = Field(default_factory=list)
+    calls: CallsTable | None = None
+    """Callers at a limiter of their own; testbed only."""
     churn: ChurnTable | None = None
     events: list[EventTable] = Field(default_factory=list)
     demand: list[DemandTable] = Field(default_factory=list)
@@ -339,6 +342,8 @@ def build(document: dict[str, Any], file: str) -> Experiment:
     groups += _churn_groups(table)
     if table.churn is not None:
         mentioned = dict.fromkeys(table.churn.names) | mentioned
+    if table.calls is not None:
+        mentioned[table.calls.limiter] = None
     limiters = [name for where in table.limiters for name in places(where)] or mentioned
     experiment = Experiment(table, document, groups, web, udp, tuple(limiters))
     _cross_check(experiment, problems)
@@ -385,6 +390,7 @@ def _cross_check(experiment: Experiment, problems: Problems) -> None:
     if table.limit.shares and set(table.limit.shares) != set(limiters):
         problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
     _check_sources(experiment, problems)
+    _check_calls(experiment, problems)
     for index, flows in enumerate(table.flows):
         where: list[int | str] = ["flows", index]
         if flows.end is not None and flows.end <= flows.start:
@@ -431,6 +437,20 @@ def _check_sources(experiment: Experiment, problems: Problems) -> None:
         for index, path in enumerate(tables):
             if path.queue is not None and path.rate is None:
                 problems.add([kind, index, "queue"], "means nothing without a `rate`")
+
+
+def _check_calls(experiment: Experiment, problems: Problems) -> None:
+    """Check that callers have a limiter of their own, and that what they get can be judged."""
+    table, calls = experiment.table, experiment.table.calls
+    if calls is None:
+        return
+    taken = {source.limiter for source in (*experiment.sources, *experiment.udp)}
+    if calls.limiter in taken or calls.limiter not in experiment.limiters:
+        problems.refuse(["calls", "limiter"], calls.limiter, "a limiter without other traffic")
+    if central := [name for name in table.allocators if name in CENTRAL]:
+        problems.add(["calls"], f"{central[0]} has one limiter, and packets need another")
+    if table.detail != "limiters":
+        problems.add(["calls"], 'needs detail = "limiters"')
 
 
 def _keys(kind: str, tables: Sequence[FlowsTable | WebTable | UdpTable]) -> list[tuple[str, int]]:

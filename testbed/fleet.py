@@ -13,6 +13,7 @@ import trio
 
 from drld import units
 from testbed import netns
+from testbed.calls import request_tables
 from testbed.crew import Crew
 from testbed.daemon import Daemon
 from testbed.errors import HostError
@@ -235,7 +236,7 @@ def daemon_document(
         "excess": limit.excess,
         "flow": limit.flow,
     }
-    return {
+    document: dict[str, Any] = {
         "limiter": {
             "name": limiter,
             "listen": f"{layout.gossip_address[limiter]}:{GOSSIP_PORT}",
@@ -267,3 +268,7 @@ def daemon_document(
             }
         ],
     }
+    calls = experiment.table.calls
+    if calls is not None and calls.limiter == limiter:
+        document |= request_tables(document["limit"][0])
+    return document

@@ -166,6 +166,9 @@ def _traffic(result: Mapping[str, Any], limiter: str) -> str:
     """A label for a limiter's traffic."""
     flows = sum(group["flows"] for group in result["groups"] if group["limiter"] == limiter)
     web = any(site["limiter"] == limiter for site in result.get("web", []))
+    calls = result.get("definition", {}).get("calls", {})
+    if calls.get("limiter") == limiter:
+        return f"{calls['count']} callers"
     parts = [f"{flows} flow{'' if flows == 1 else 's'}"] if flows or not web else []
     return ", ".join([*parts, "web"] if web else parts)
 

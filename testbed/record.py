@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed import MTU
 from testbed.believed import BelievedTotal
+from testbed.calls import summed
 from testbed.errors import MeasurementError
 from testbed.events import Event
 from testbed.experiment import CENTRAL, NS_PER_S, STEP_NS, Experiment, Flow
@@ -66,6 +67,9 @@ class Observation:
     """A report of every web group."""
     udp: tuple[UdpReport, ...] = ()
     """A report of every UDP source."""
+    calls: dict[str, list[int]] | None = None
+    """The callers' report: bytes `asked` for and `admitted` in each step between two samples, and
+    admitted to each of the `callers`."""
     held_bytes: int = 0
     """IP bytes that came and were not delivered, as earlier bytes are missing at the end of a flow;
     0 if unknown."""
@@ -97,6 +101,8 @@ def record(
     counted = layout.limiters if in_detail else (FLEET,)
     if not in_detail:
         seen = together(seen)
+    if experiment.table.calls is not None:
+        seen = with_calls(seen, experiment.table.calls.limiter)
     flows = _flows(layout, seen, experiment.duration_ns // STEP_NS)
     goodputs = [goodput_bps(flow, begin_s, end_s, step_s) for flow in flows]
     forwarded = {
@@ -112,7 +118,12 @@ def record(
         delivered[report.limiter] += received_in(report, first_step)
     for source in seen.udp:
         delivered[source.limiter] += sum(source.steps[first_step:])
-    _check_goodput(flows, seen, counted, end_s)
+    received = [
+        limiter
+        for limiter in counted
+        if experiment.table.calls is None or limiter != experiment.table.calls.limiter
+    ]
+    _check_goodput(flows, seen, received, end_s)
     by_goodput = allocator in CENTRAL and in_detail
     windows_bps = {
         window_s: [round(rate) for rate in rates_bps(seen.times_s, total, begin_s, end_s, window_s)]
@@ -141,7 +152,7 @@ def record(
         "flows": _flow_records(flows, goodputs, seen, step_s, in_detail=in_detail),
         "flow_step_s": step_s,
         "events": []
-        if experiment.table.churn
+        if experiment.table.churn or experiment.table.calls
         else responses(
             experiment,
             list(zip(seen.flows, flows, strict=True)),
@@ -173,6 +184,11 @@ def record(
                 )
             }
             if seen.udp
+            else {}
+        ),
+        **(
+            {"calls": {"callers_bps": [size * 8 / end_s for size in seen.calls["callers"]]}}
+            if seen.calls
             else {}
         ),
         "sampler_worst_ms": seen.sampler_worst_ms,
@@ -264,6 +280,18 @@ def _flow_records(
 def _increase(seen: Observation, counter: str, begin_s: float, end_s: float) -> float:
     values = seen.counters[counter]
     return at(seen.times_s, values, end_s) - at(seen.times_s, values, begin_s)
+
+
+def with_calls(seen: Observation, limiter: str) -> Observation:
+    """The observations with what callers asked for and got as traffic of their limiter."""
+    if seen.calls is None:
+        raise MeasurementError("there is no report of the callers")
+    samples = len(seen.times_s)
+    counted = {
+        f"forwarded/{limiter}": summed(seen.calls["admitted"], samples),
+        f"arrived/{limiter}/calls": summed(seen.calls["asked"], samples),
+    }
+    return replace(seen, counters={**seen.counters, **counted})
 
 
 def together(seen: Observation) -> Observation:

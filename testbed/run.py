@@ -177,6 +177,7 @@ class _Run:
         self._receiver: Child
         self._web: Web
         self._udp: UdpSources
+        self._callers: Child | None = None
 
     async def prepare(self, state: Path, seed: int, progress: Progress) -> None:
         """Start all processes; they then wait for the start time."""
@@ -239,6 +240,17 @@ class _Run:
         await self._web.start(self._crew)
         self._udp = UdpSources(self._experiment, layout, rng)
         await self._udp.start(self._crew)
+        if (calls := self._experiment.table.calls) is not None:
+            self._callers = await self._crew.start_module(
+                "callers",
+                netns.namespace(limiter_role(calls.limiter)),
+                "callers",
+                {
+                    "table": calls.model_dump(),
+                    "step_ns": SAMPLE_NS,
+                    "duration_ns": self._experiment.duration_ns,
+                },
+            )
         progress.step("starting the limiters")
         await self.fleet.start(self._crew, state)
         for member in self._members():
@@ -246,7 +258,9 @@ class _Run:
         await self._web.ready()
 
     def _members(self) -> list[Child]:
-        return [self._sampler, self._receiver, *self._senders.values(), *self._udp.timed()]
+        callers = [self._callers] if self._callers else []
+        timed = *self._senders.values(), *self._udp.timed(), *callers
+        return [self._sampler, self._receiver, *timed]
 
     async def carry_out(self, progress: Progress) -> Observation:
         """Run the experiment, and collect the observations."""
@@ -278,6 +292,7 @@ class _Run:
         disturbed = disturbances.append if self._once else refused
         web = await self._web.report(_PATIENCE_S, disturbed)
         udp = await self._udp.report(_PATIENCE_S, disturbed)
+        asked = (await self._callers.receive(_PATIENCE_S))["result"] if self._callers else None
         limiters = await self.fleet.report()
         link = await self._links.stop()
         late_ns = worst_lateness(sampled["times_ns"], SAMPLE_NS)
@@ -301,6 +316,7 @@ class _Run:
             believed=believed.from_ticks(self._shared(begin_unix_s), duration_s),
             web=web,
             udp=udp,
+            calls=asked,
         )
 
     async def _carry_out_events(self, begin_ns: int, nursery: trio.Nursery) -> None:

@@ -304,5 +304,7 @@ def refuse(experiment: Experiment) -> None:
     """
     if any(group.table.egress for group in experiment.groups):
         raise ConfigError(["flows.egress: only the testbed has it (python -m testbed)"])
+    if experiment.table.calls is not None:
+        raise ConfigError(["calls: only the testbed has them (python -m testbed)"])
     if experiment.table.limit.on_failure not in (None, "share"):
         raise ConfigError(["limit.on_failure: a simulated datapath falls back to its share"])

@@ -165,6 +165,23 @@ async def test_what_the_limited_hosts_send_themselves_falls_under_the_limit(
     assert 0 < found["aggregate_bps"] < 20e6
 
 
+async def test_flows_and_callers_share_a_limit(make_links: MakeLinks) -> None:
+    """The experiment of scripts/demo, too short to judge the shares."""
+    calls = {"limiter": "l2", "count": 7, "rate": "3mbit", "size": "6kB"}
+    found = await run(
+        make_links, "fair", "auto", seconds=3, warmup="1s", flows=FLOWS[:1], calls=calls,
+        allocators=["fair"],
+    )  # fmt: skip
+    assert len(found["calls"]["callers_bps"]) == 7
+    assert min(found["calls"]["callers_bps"]) > 0
+    assert min(found["share"].values()) > 0
+    assert found["flows"][0]["goodput_bps"] > 0
+    # What callers asked for came, and is not what passed.
+    rows = found["series"]["l2"]
+    assert statistics.fmean(row[2] for row in rows) == pytest.approx(21e6, rel=0.2)
+    assert statistics.fmean(row[1] for row in rows) < 20e6
+
+
 async def test_three_daemons_of_a_tree_share_a_limit(make_links: MakeLinks) -> None:
     """One of them is told what the others want by the third alone."""
     flows = [*FLOWS, {"limiter": "l3", "count": 3, "rtt": "10ms"}]
