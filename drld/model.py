@@ -66,6 +66,9 @@ class Measurement:
     marked_bytes: int = 0
     """Forwarded with a congestion mark (RFC 3168); part of `forwarded_*`."""
     marked_packets: int = 0
+    owed_bytes: int = 0
+    """Charged after the fact, and more than the bucket held; part of `arrived_bytes` and
+    `forwarded_bytes`, and of no flow."""
 
 
 class SampledFlow(Protocol):

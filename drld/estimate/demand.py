@@ -40,7 +40,9 @@ class DemandEstimator:
         interval_ns = measurement.interval_ns
         if interval_ns <= 0:
             raise ValueError(f"interval_ns: {interval_ns} is not positive")
-        arrived = measurement.arrived_bytes
+        # The bucket forwards nothing until time has paid its debt: it is no demand, and no account
+        # pays it a second time.
+        arrived = measurement.arrived_bytes - measurement.owed_bytes
         was_idle = self.idle
         self._silent_ns = 0 if arrived else self._silent_ns + interval_ns
         instant = arrived * NS_PER_S / interval_ns
@@ -61,7 +63,7 @@ class DemandEstimator:
             first=was_idle and arrived > 0,
             idle=self.idle,
             fastest_rate=max(rates, default=0.0) or None,
-            forwarded_bytes=measurement.forwarded_bytes,
+            forwarded_bytes=measurement.forwarded_bytes - measurement.owed_bytes,
             sample=self._flow_rates.states,
             rest=self._flow_rates.rest.fast,
         )

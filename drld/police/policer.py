@@ -59,6 +59,7 @@ class Policer:
         "_forwarded_packets",
         "_marked_bytes",
         "_marked_packets",
+        "_owed_bytes",
         "_read_ns",
         "_slot",
         "_verdict",
@@ -128,6 +129,7 @@ class Policer:
             hits=hits,
             marked_bytes=self._marked_bytes,
             marked_packets=self._marked_packets,
+            owed_bytes=self._owed_bytes,
         )
         self._read_ns = now_ns
         self._clear()
@@ -137,7 +139,7 @@ class Policer:
         self._arrived_bytes = self._arrived_packets = 0
         self._forwarded_bytes = self._forwarded_packets = 0
         self._dropped_bytes = self._dropped_packets = 0
-        self._marked_bytes = self._marked_packets = 0
+        self._marked_bytes = self._marked_packets = self._owed_bytes = 0
 
     def arrive(self, flow: FlowId, length: int) -> None:
         """Count a packet and sample its flow, whether it will pass or not."""
@@ -234,8 +236,12 @@ class Policer:
 
     def charge(self, flow: FlowId, length: int, now_ns: int) -> None:
         """Count and charge an item that has passed already; what the buckets lack is debt."""
-        self.arrive(flow, length)
-        self.bucket.settle(now_ns)
+        bucket = self.bucket
+        bucket.settle(now_ns)
+        owed = 0 if bucket.depth is None else length - min(max(bucket.tokens, 0), length)
+        self.arrive(flow, length - owed)
+        self._arrived_bytes += owed
+        self._owed_bytes += owed
         self._verdict = FORWARD
         self._charged_ns = None
         buckets, slot = self._flow_buckets, self._slot

@@ -117,3 +117,30 @@ def test_a_limiter_that_is_cut_off_admits_its_static_share() -> None:
         pytest.approx(20, rel=0.05),
         pytest.approx(80, rel=0.05),
     ]
+
+
+@pytest.mark.parametrize("allocator", ["static", "grd", "fps", "fair"])
+def test_a_debt_is_paid_once_by_time_and_is_no_demand(allocator: str) -> None:
+    """The bucket pays it at the local limit; no account, and no other limiter, pays it as well."""
+    fleet = RequestFleet([[request_limit(allocator, burst=20_000_000)]] * 2)
+    debtor, other = fleet.nodes
+    fleet.callers(other, ["a"], 150)
+    fleet.callers(debtor, ["b"], 150)
+    fleet.run(3)
+    fleet.run(3)
+    before = other.admitted["a"] / 3
+    debtor.ask("b", Request("api", {}, 150, charge=True))
+    fleet.run(0.2)
+    # A bucket that is in debt goes on to fill.
+    assert debtor.ask("b", Request("api", {})).retry_ns == pytest.approx(2.8 * NS_PER_S, rel=0.25)
+    fleet.run(0.8)
+    # Three seconds of its half of the limit: it admits nothing yet, and the other has its part.
+    assert debtor.admitted["b"] == 0
+    assert other.admitted["a"] == pytest.approx(before, rel=0.25)
+    answer = debtor.ask("b", Request("api", {}))
+    assert not answer.admitted
+    assert answer.retry_ns is not None
+    fleet.run(4)
+    assert debtor.admitted["b"] > 0
+    fleet.run(3)
+    assert debtor.admitted["b"] / 3 == pytest.approx(50, rel=0.3)

@@ -149,6 +149,8 @@ def test_a_charge_always_passes_and_its_debt_delays_later_requests() -> None:
     assert waits == [4 * NS_PER_S, 0, 2101 * MS]
     read = path.read(1, 0)
     assert (read.forwarded_bytes, read.forwarded_packets) == (8 * ITEM, 1)
+    # Estimators leave out what is owed: the bucket itself forwards nothing until it is paid.
+    assert (read.owed_bytes, sum(read.flows.values())) == (3 * ITEM, 7 * ITEM)
     assert (read.dropped_bytes, read.dropped_packets) == (2 * ITEM, 2)
     # A limit that begins to enforce again has a full bucket, and no debt.
     limited((limit(1, mode=Mode.PAUSE), Enforcement()), datapath=path)

@@ -73,7 +73,7 @@ def test_a_debt_is_paid_at_the_new_rate() -> None:
     while not datapath.decide(API, now_ns).admitted:
         now_ns += TICK_NS
         engine.tick(now_ns)
-    assert 0.9 * NS_PER_S <= now_ns <= 1.4 * NS_PER_S
+    assert now_ns == pytest.approx(NS_PER_S, abs=2 * TICK_NS)
 
 
 @pytest.mark.parametrize(
