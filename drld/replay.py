@@ -40,7 +40,7 @@ _ALONE = "replay"
 class Watched(Policer):
     """A policer that tells its tally what it does."""
 
-    __slots__ = ("_key", "_name", "_policy", "tally")
+    __slots__ = ("_clock", "_key", "_name", "_noted", "_policy", "tally")
 
     def __init__(
         self,
@@ -48,11 +48,15 @@ class Watched(Policer):
         enforcement: Enforcement,
         now_ns: int,
         name: Callable[[Policy, FlowId], Hashable],
+        clock: Callable[[], int],
     ) -> None:
-        """`name` says which of the listed flows one is."""
+        """`name` says which of the listed flows one is; `clock` is the time of the item, ns."""
         super().__init__(policy, enforcement, now_ns)
         self.tally = Tally(now_ns, policy.unit.min_rate)
         self._name = name
+        self._clock = clock
+        self._noted = False
+        """Whether the item is in the tally: one that an earlier limit drops never is."""
         self._policy = policy
         self._key: Hashable = 0
 
@@ -60,31 +64,29 @@ class Watched(Policer):
         """See `Policer.arrive`."""
         super().arrive(flow, length)
         self._key = self._name(self._policy, flow)
+        self._noted = False
+
+    def _note(self, length: int) -> None:
+        if not self._noted:
+            self._noted = True
+            self.tally.arrive(self._key, length, self._clock())
 
     def refuses(self, length: int, now_ns: int, rng: Random, capable: bool = False) -> bool:
         """See `Policer.refuses`."""
-        self.tally.arrive(self._key, length, now_ns)
+        self._note(length)
         return super().refuses(length, now_ns, rng, capable)
 
     def drop(self, length: int) -> bool:
         """See `Policer.drop`."""
+        self._note(length)
         self.tally.drop(length)
         return super().drop(length)
 
     def forward(self, length: int) -> int:
         """See `Policer.forward`."""
+        self._note(length)
         self.tally.forward(self._key, length, self._verdict is MARK)
         return super().forward(length)
-
-    def fall_short(self, flow: FlowId, length: int, now_ns: int) -> None:
-        """See `Policer.fall_short`."""
-        self.tally.arrive(self._name(self._policy, flow), length, now_ns)
-        super().fall_short(flow, length, now_ns)
-
-    def charge(self, flow: FlowId, length: int, now_ns: int) -> None:
-        """See `Policer.charge`."""
-        self.tally.arrive(self._name(self._policy, flow), length, now_ns)
-        super().charge(flow, length, now_ns)
 
 
 class Replayed(ABC, Generic[T]):
@@ -122,7 +124,7 @@ class Replayed(ABC, Generic[T]):
         self.count = 0
         self.strange = 0
         """Items that no limit sees."""
-        self.first_ns = self.last_ns = 0
+        self.first_ns = self.last_ns = self._now_ns = 0
         self.back = 0
         """Items before the one that the capture has before them."""
 
@@ -144,7 +146,9 @@ class Replayed(ABC, Generic[T]):
 
     def watch(self, policy: Policy, enforcement: Enforcement, now_ns: int) -> Policer:
         """The policer of a limit."""
-        made = self._watched[policy.id] = Watched(policy, enforcement, now_ns, self.flow_of)
+        made = self._watched[policy.id] = Watched(
+            policy, enforcement, now_ns, self.flow_of, lambda: self._now_ns
+        )
         return made
 
     def run(self) -> Iterator[int]:
@@ -166,6 +170,7 @@ class Replayed(ABC, Generic[T]):
             self.count += 1
             self.back += time_ns < self.last_ns
             self.last_ns = max(self.last_ns, time_ns)
+            self._now_ns = time_ns
             for limit_id, due_ns in self._due_ns.items():
                 if it is not None and time_ns >= due_ns:
                     self._tick(limit_id, time_ns)

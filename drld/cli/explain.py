@@ -18,12 +18,12 @@ from drld.cli.output import NONE, json_option, rate_or_none, write_json, write_t
 from drld.cli.progress import Progress
 from drld.errors import InputError
 from drld.explanation import CapturedItem, Explanation, Words, read_item
-from drld.model import NS_PER_S
+from drld.model import NS_PER_S, Enforcement
 from drld.planes import first_to_read
 from drld.units import human_amount
 
 if TYPE_CHECKING:
-    from drld.model import Enforcement, FlowKey
+    from drld.model import FlowKey
     from drld.police.policer import Policer
     from drld.spec import LimitSpec
 
@@ -159,7 +159,10 @@ class _File:
     def _policing(self, limit: LimitSpec, _: FlowKey) -> tuple[Policer, Enforcement]:
         from drld.police.policer import Policer
 
-        record = self._records[limit.id]
+        record, policy = self._records[limit.id], limit.policy
+        if policy.keyed is not None:
+            # The bucket of a key is all of it at every limiter.
+            record = Enforcement(fill_rate=policy.rate, depth=policy.burst)
         return Policer(limit.policy, record, 0), record
 
 

@@ -229,7 +229,7 @@ class Policer:
         # A limit in shadow mode touches no packet.
         return FORWARD if self.shadow else self._verdict
 
-    def fall_short(self, flow: FlowId, length: int, now_ns: int) -> None:  # noqa: ARG002 -- of a log
+    def fall_short(self, flow: FlowId, length: int) -> None:
         """Count an item of which it is known that the limit drops it."""
         self.arrive(flow, length)
         self.drop(length)

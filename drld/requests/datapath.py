@@ -35,8 +35,9 @@ from drld.estimate.flows import FlowSample
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
 from drld.police.policer import Policer
 from drld.police.policer_set import PolicerSet
+from drld.police.token_bucket import TokenBucket
 from drld.policy import Mode, Policy
-from drld.requests.key_policer import KeyPolicer
+from drld.requests.key_policer import KeyBucket, KeyPolicer
 from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
 from drld.requests.matcher import Matcher
@@ -83,6 +84,8 @@ class RequestDatapath(PolicerSet):
         self._rng = rng
         self._secret = secret
         self._matcher = Matcher(())
+        self._now_ns = 0
+        """Of the last tick."""
         self._counts = dict.fromkeys(("requests_unmatched", "requests_oversized"), 0)
 
     # What every datapath does
@@ -94,10 +97,19 @@ class RequestDatapath(PolicerSet):
         self._matcher = Matcher(limit for limit, _ in pairs)
         self.keyed.replace((limit for limit, _ in pairs if limit.policy.keyed), now_ns)
 
-    def snapshot(self, limit_id: int, flow: FlowKey | str) -> Policer:
-        """See `Datapath.snapshot`: the flow is a caller, whose bucket is that of `CALLER`."""
+    def snapshot(self, limit_id: int, flow: FlowKey | Request) -> Policer:
+        """See `Datapath.snapshot`: the flow is that of a request, whose bucket is that of `CALLER`;
+        under a limit with a bucket for each key, the bucket is that of its key."""
+        assert isinstance(flow, Request)
         policer = self.copy_of(limit_id)
-        slot = policer.sample.peek(self._flow(str(flow)))
+        if (keyed := self.keyed.limits.get(limit_id)) is not None:
+            key = keyed.key(flow.descriptor)
+            bucket, policy = KeyBucket(keyed, key), keyed.limit_of(key).policy
+            bucket.settle(self._now_ns)
+            record = Enforcement(fill_rate=policy.rate, depth=bucket.depth)
+            policer.bucket = TokenBucket(record, self._now_ns, bucket.tokens * NS_PER_S)
+            return policer
+        slot = policer.sample.peek(self._flow(flow.caller))
         policer.sample = FlowSample(0 if slot is None else 1)
         if slot is not None and (own := policer.sample.observe(CALLER, 0)) is not None:
             own.due_ns = slot.due_ns
@@ -108,6 +120,7 @@ class RequestDatapath(PolicerSet):
 
     def flush(self, now_ns: int) -> None:
         """See `Datapath.flush`; the records are in force since `program`."""
+        self._now_ns = now_ns
 
     def counters(self) -> Mapping[str, int]:
         """Requests that fell under no limit, and requests above a burst."""
@@ -139,7 +152,7 @@ class RequestDatapath(PolicerSet):
         check = self._police if request.cost else self._try
         refused_by = check(under, flow, now_ns)
         if refused_by is None and short is not None:
-            self._fall_short(limits, rest, flow, short, now_ns)
+            self._fall_short(limits, rest, flow, short)
         standings = [self._standing(*it, flow, now_ns, admitted=refused_by is None) for it in under]
         if refused_by is None:
             return Answer(True, standings, None, None, request.cost)
@@ -193,13 +206,13 @@ class RequestDatapath(PolicerSet):
         return part, short, whole._replace(cost=most - cost, size=size)
 
     def _fall_short(
-        self, limits: Iterable[_Held], rest: Request, flow: FlowId, short: LimitSpec, now_ns: int
+        self, limits: Iterable[_Held], rest: Request, flow: FlowId, short: LimitSpec
     ) -> None:
         """Count the rest of a request that is admitted in part as one that `short` refuses."""
         for limit, policer in limits:
             amount = amount_under(limit, rest)
             if limit is short:
-                policer.fall_short(flow, amount, now_ns)
+                policer.fall_short(flow, amount)
             else:
                 policer.arrive(flow, amount)
 

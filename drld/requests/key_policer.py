@@ -93,9 +93,9 @@ class KeyPolicer:
         """See `Policer.drop`."""
         return self._counts.drop(amount)
 
-    def fall_short(self, _: FlowId, amount: int, now_ns: int) -> None:
+    def fall_short(self, _: FlowId, amount: int) -> None:
         """See `Policer.fall_short`."""
-        self._counts.fall_short(self._key, amount, now_ns)
+        self._counts.fall_short(self._key, amount)
 
     def forward(self, amount: int) -> int:
         """See `Policer.forward`, after `refuses`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 from urllib.parse import urlencode
 
@@ -19,7 +19,7 @@ from drld.requests import log
 from drld.requests.datapath import CALLER, amount_under, oversized, too_large
 from drld.requests.model import Request
 from drld.requests.question import of_query
-from drld.requests.spec import RequestMatch
+from drld.requests.spec import RequestMatch, match_of
 from drld.spec import LimitSpec
 from drld.units import human_duration
 
@@ -111,7 +111,7 @@ class Explainer:
     def explain(
         self,
         asked: Asked,
-        policing: Callable[[LimitSpec, str], tuple[Policer, Enforcement]],
+        policing: Callable[[LimitSpec, Request], tuple[Policer, Enforcement]],
         now_ns: int,
     ) -> Iterator[Explanation]:
         """What each limit does with a request, in the order in which they check it.
@@ -126,11 +126,11 @@ class Explainer:
         if request.at_least is not None:
             request = request.part(request.at_least)
         missed = {limit.id: first_miss(match, request) for limit, match in self._limits}
-        under = [limit for limit, _ in self._limits if missed[limit.id] is None]
-        divided = [limit for limit in under if limit.policy.keyed is None]
-        never = None if request.charge else oversized(divided, request)
+        under = [_of_key(limit, request) for limit, _ in self._limits if missed[limit.id] is None]
+        never = None if request.charge else oversized(under, request)
         refused = None if never is None else never.name
-        for limit, _ in self._limits:
+        own = {limit.id: limit for limit in under}
+        for limit in (own.get(limit.id, limit) for limit, _ in self._limits):
             amount = amount_under(limit, request)
             if (misses := missed[limit.id]) is not None:
                 if self._misses:
@@ -141,16 +141,12 @@ class Explainer:
                 yield found
             elif refused is not None:
                 yield row(limit, reason=f"not checked: {refused} refuses the request")
-            elif limit.policy.keyed:
-                # The buckets of keys are not a limit's policer: the fronts alone have them.
-                own = "not tried: each key has a bucket: drlctl check --cost 0 asks it"
-                yield row(limit, reason=own)
             elif amount > limit.policy.burst and not request.charge:
                 above = "not checked: its cost is above the burst, and nothing enforces it"
                 yield row(limit, reason=above)
             else:
                 try:
-                    trial = policing(limit, request.caller)
+                    trial = policing(limit, request)
                 except KeyError:
                     continue  # A reload has removed the limit.
                 found = _tried(limit, trial, request, now_ns)
@@ -163,6 +159,10 @@ def _tried(
     limit: LimitSpec, trial: tuple[Policer, Enforcement], request: Request, now_ns: int
 ) -> Explanation:
     amount = amount_under(limit, request)
+    if limit.policy.keyed is not None:
+        # The engine has no record of what each key has.
+        own = Enforcement(fill_rate=limit.policy.rate, depth=trial[0].bucket.depth)
+        trial = trial[0], own
     wait_ns = trial[0].wait_ns(CALLER, amount, now_ns)
     found = tried(limit, trial, CALLER, amount, now_ns, words=WORDS)
     if request.charge:
@@ -173,10 +173,25 @@ def _tried(
     return found
 
 
+def _of_key(limit: LimitSpec, request: Request) -> LimitSpec:
+    """The limit with the rate and burst of the request's key, if it has a bucket for each."""
+    policy = limit.policy
+    if policy.keyed is None:
+        return limit
+    key = tuple(request.descriptor[name] for name in match_of(limit).per)
+    for override in policy.keyed.overrides:
+        if override.key == key:
+            policy = replace(policy, rate=override.rate, burst=override.burst)
+    return replace(limit, policy=policy)
+
+
 def first_miss(match: RequestMatch, request: Request) -> str | None:
     """The first criterion of a limit that a request fails, and why; None: it falls under it."""
     if match.namespace != request.namespace:
         return f"namespace: {request.namespace} is not {match.namespace}"
+    for name in match.per:
+        if name not in request.descriptor:
+            return f"per: there is no {name}"
     for name, value in match.where.items():
         if (own := request.descriptor.get(name)) != value:
             return f"where.{name}: {'nothing' if own is None else own} is not {value}"

@@ -23,7 +23,7 @@ from tests.control_fake import FakeDaemon, served
 from tests.engine_fakes import FakeTransport
 from tests.unit.cli.drlctl import invoke, lines, output
 
-from .good import GOOD
+from .good import GOOD, changed
 
 FILE = (
     GOOD
@@ -80,6 +80,59 @@ async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> N
         ["enforce", *later[1:]],
     ]
     assert [datapath.copy_of(limit_id).bucket.tokens for limit_id in (1, 2, 3, 4)] == before
+
+
+KEYED = changed(
+    ("id = 1", "id = 7"),
+    ('name = "api"\nunit', 'name = "users"\nunit'),
+    ('rate = "100/s"', 'rate = "60/min"'),
+    ("burst = 200", 'burst = 3\noverrides = [{ user = "bigco", burst = 9 }]'),
+    ('match = { namespace = "api" }', 'match = { namespace = "api", per = ["user"] }'),
+)
+
+
+async def test_a_bucket_of_a_key_is_explained(tmp_path: Path) -> None:
+    daemon, control = FakeDaemon(), tmp_path / "sock"
+    datapath = RequestDatapath(Random(1), b"secret")
+    running = Engine(config.parse(KEYED, "f"), [requests(datapath)], FakeTransport(), Random(1))
+    running.start(0)
+    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]
+    datapath.decide(Request("api", {"user": "alice"}, 3), 0)
+    async with served(daemon, control):
+
+        async def told(*words: str) -> tuple[str, str]:
+            *_, line, last = (
+                await output(control, "explain", "namespace=api", *words)
+            ).splitlines()
+            return re.split("  +", line)[3], last
+
+        reason, last = await told("user=alice")
+        held = "the bucket holds 0 requests, and the request needs 1 requests"
+        assert (reason, last) == (f"{held}; it may pass in 1.00 s", "now: refused by users")
+        assert (await told("user=bob", "cost=3"))[1] == "now: admitted"
+        assert (await told("user=bob", "cost=4"))[1] == "now: refused by users"
+        assert (await told("user=bigco", "cost=9"))[1] == "now: admitted"
+        assert (await told())[0] == "per: there is no user"
+
+
+def test_a_log_is_replayed_under_buckets_of_keys(tmp_path: Path) -> None:
+    asked = [
+        {"t": at, "namespace": "api", "descriptor": {"user": user}, "caller": user}
+        for at in range(5)
+        for user in ("alice", "alice", "bob")
+    ]
+    (log := tmp_path / "requests.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (file := tmp_path / "drld.toml").write_text(KEYED)
+    found = json.loads(invoke("replay", log, "--config", file, "--json").stdout)
+    (row,) = found["limits"]
+    # A burst of three and one a second: alice asks for two a second, bob for one.
+    passed = {flow["flow"]: flow["forwarded_bytes"] for flow in row["flows"]}
+    assert passed == {"alice": 7, "bob": 5}
+    assert (row["arrived_bytes"], row["dropped_bytes"]) == (15, 3)
+    for user, burst in (("alice", 3), ("bigco", 9)):
+        words = "namespace=api", f"user={user}", "cost=3"
+        text = invoke("explain", "--config", file, *words).stdout
+        assert f"the bucket holds {burst} requests" in text
 
 
 @pytest.fixture
