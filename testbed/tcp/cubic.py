@@ -111,8 +111,10 @@ class Cubic(Congestion):
             self._reno = window
             self._inflection_s = (max(self._most - window, 0) / _C) ** (1 / 3)
             self._origin = max(self._most, window)
-        elapsed_s = (now_ns - self._begin_ns + least_rtt_ns) / _NS_PER_S
-        target = int(self._origin + _C * (elapsed_s - self._inflection_s) ** 3)
+        after_s = (now_ns - self._begin_ns + least_rtt_ns) / _NS_PER_S - self._inflection_s
+        # Linux truncates the distance from W. So before K, the target is above the curve.
+        distance = int(_C * abs(after_s) ** 3)
+        target = self._origin + (distance if after_s > 0 else -distance)
         self._every = window // (target - window) if target > window else _HARDLY * window
         if not self._most:
             self._every = min(self._every, _MOST_EVERY_UNKNOWN)

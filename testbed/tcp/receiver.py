@@ -3,8 +3,11 @@
 Segments are numbered; their size has no effect here. Acknowledgements are sent (RFC 5681,
 2018, 2883, 7323; Linux's net/ipv4/tcp_input.c):
 
-- At once for every second segment in order, for one out of order, for one that fills a gap, and for
-  one that has come before, with a duplicate SACK.
+- At once for a segment out of order, for one that fills a gap, and for one that has come before,
+  with a duplicate SACK.
+- For two or more segments in order when the application reads them, `READ_NS` later: unread bytes
+  would narrow the announced window (`__tcp_ack_snd_check`, `tcp_cleanup_rbuf`). So segments that
+  come together are acknowledged together.
 - At once for each segment in the quick phase: the first 16 of a connection, and 16 after a
   duplicate or a pause longer than the retransmission timeout.
 - Else at most 40 ms later; the delay adapts to the arrivals, and never exceeds the larger of 40 ms
@@ -31,6 +34,8 @@ QUICK_ACKS_MARKED = 2
 """Quick acknowledgements after the first echoed mark."""
 LEAST_DELAY_NS = 40_000_000
 MOST_BLOCKS = 3
+READ_NS = 50_000
+"""Time in which a waiting application wakes up and reads, as on the testbed."""
 
 
 class Ack(NamedTuple):
@@ -59,6 +64,7 @@ class Receiver:
         "_last_ns",
         "_most_delay_ns",
         "_quick",
+        "_reading",
         "_timeout_ns",
         "_timer",
         "_unacknowledged",
@@ -90,6 +96,8 @@ class Receiver:
         self._last_ns = 0
         """When the last data in order came."""
         self._unacknowledged = 0
+        self._reading = False
+        """Whether the application will read soon."""
         self._timer = Timer(clock, self._expire, phase_ns)
         self._blocks: list[tuple[int, int]] = []
         """Ranges received out of order, the newest first."""
@@ -147,10 +155,19 @@ class Receiver:
         self._deliver(self.next_ - first)
         self._note_arrival()
         self._unacknowledged += 1
-        if had_gap or self._unacknowledged >= 2 or self._quick:
+        if had_gap or self._quick:
             self._answer()
+        elif self._unacknowledged >= 2:
+            if not self._reading:
+                self._reading = True
+                self._clock.at(self._clock.now_ns + READ_NS, self._read)
         elif not self._timer.running:
             self._timer.set(min(self._delay_ns, self._most_delay_ns))
+
+    def _read(self, _: object) -> None:
+        self._reading = False
+        if self._unacknowledged >= 2:
+            self._answer()
 
     def _note_congestion(self, marked: bool, reduced: bool) -> None:
         if reduced:

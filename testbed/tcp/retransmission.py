@@ -12,10 +12,10 @@ from collections.abc import Callable
 from testbed.tcp.clock import Clock
 from testbed.tcp.rtt import MIN_RTO_NS, RoundTrip
 from testbed.tcp.scoreboard import Scoreboard
-from testbed.tcp.timer import JIFFY_NS, Timer
+from testbed.tcp.timer import Timer
 
-LEAST_TIMEOUT_NS = 2 * JIFFY_NS
-"""Linux adds this to timeouts much shorter than the retransmission's."""
+LEAST_TIMEOUT_NS = 2_000_000
+"""Linux adds this to timeouts much shorter than the retransmission's: TCP_TIMEOUT_MIN_US."""
 
 
 class Pending(enum.Enum):

@@ -3,10 +3,12 @@
 The smoothed time S gains an eighth of each sample's deviation, the mean deviation D a quarter. The
 timeout is S + V, where V is the largest 4 D of the last round trip or two, at least 200 ms
 (`tcp_rtt_estimator`): with paths of 40 ms it is hardly ever more than 240 ms. It doubles each time
-that it expires, until a new sample comes.
+that it expires, until a new sample comes. It is counted in whole jiffies.
 """
 
 from __future__ import annotations
+
+from testbed.tcp.timer import whole_jiffies_ns
 
 MIN_RTO_NS = 200_000_000
 MAX_RTO_NS = 120_000_000_000
@@ -45,7 +47,7 @@ class RoundTrip:
     def timeout_ns(self) -> int:
         """The retransmission timeout."""
         base = self.smoothed_ns + self._variation_ns if self.smoothed_ns else INITIAL_RTO_NS
-        return min(base << self.backoff, MAX_RTO_NS)
+        return min(whole_jiffies_ns(base) << self.backoff, MAX_RTO_NS)
 
     def sample(self, rtt_ns: int, una: int, next_: int) -> None:
         """Add a sample; `una`: the first segment not acknowledged; `next_`: the next one."""

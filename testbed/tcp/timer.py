@@ -1,8 +1,8 @@
 """A timer that can be set again at almost no cost, as coarse as Linux's.
 
 Linux's wheel (kernel/time/timer.c) counts in jiffies and rounds up, so that a timer never fires
-early: by one jiffy up to 63 jiffies ahead, by eight up to 8 x 63, by 64 beyond. There are 250
-jiffies a second here, as most distributions have them.
+early: by one jiffy up to 63 jiffies ahead, by eight up to 8 x 63, by 64 beyond. Delays are whole
+jiffies. There are 250 of them a second here, as most distributions have them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ _SHIFT = 3
 
 def expiry_ns(when_ns: int, now_ns: int, phase_ns: int = 0) -> int:
     """When a timer asked for `when_ns` fires; jiffies begin at `phase_ns`."""
+    ahead = whole_jiffies_ns(when_ns - now_ns)
     granule = JIFFY_NS
-    ahead = when_ns - now_ns
     while ahead >= _LEVEL * granule:
         granule <<= _SHIFT
     # Strictly later: the jiffy that has begun does not count.
-    return ((when_ns - phase_ns) // granule + 1) * granule + phase_ns
+    return ((now_ns + ahead - phase_ns) // granule + 1) * granule + phase_ns
+
+
+def whole_jiffies_ns(delay_ns: int) -> int:
+    """A delay in whole jiffies, rounded up: usecs_to_jiffies()."""
+    return -(-delay_ns // JIFFY_NS) * JIFFY_NS
 
 
 class Timer:

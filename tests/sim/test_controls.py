@@ -66,6 +66,14 @@ def test_with_small_windows_cubic_is_reno_with_its_factor() -> None:
     assert (last - first) / (seconds * S / rtt_ns) == pytest.approx(8 / 15, rel=0.1)
 
 
+def test_cubic_grows_at_once_after_a_loss_on_a_path_without_delay() -> None:
+    """Linux truncates the distance from W, so the target is a segment above the window."""
+    rtt_ns = 100_000
+    samples = grown(10, 0.003, rtt_ns)
+    assert samples[0][1] == 7
+    assert samples[-1][1] >= 12
+
+
 def test_a_timeout_makes_cubic_forget() -> None:
     cubic = Cubic(1000)
     cubic.begin_reduction()
