@@ -17,7 +17,7 @@ from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.pushsum import PushsumMembership
 from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.fabrics.tree_membership import Count, TreeMembership
-from drld.gossip.fabrics.tree_ranks import band, candidates, rank
+from drld.gossip.fabrics.tree_ranks import affinity, band, rank
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity, Update
 
@@ -116,8 +116,9 @@ def families(everybody: Sequence[str], branching: int) -> Mapping[str, Family]:
     for place, name in enumerate(by_rank):
         least, most = band(name, branching)
         preferred = by_rank[bisect_left(ranks, least) : bisect_left(ranks, most)]
-        ranked = candidates(name, preferred or by_rank[:place], branching)
-        parents[name] = parent = ranked[0] if ranked else None
+        # As `candidates`, of which only the first is wanted.
+        parent = min(preferred or by_rank[:place], key=affinity(name), default=None)
+        parents[name] = parent
         if parent is not None:
             children[parent].append(name)
     return {name: (parents[name], children[name]) for name in everybody}

@@ -20,7 +20,7 @@ that joins or leaves does not change the order of the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -40,7 +40,7 @@ class Role(enum.IntEnum):
 @lru_cache(maxsize=1 << 16)
 def rank(name: str) -> tuple[int, str]:
     """Where a limiter stands: a number from 0 to 2**64 - 1, and its name if two are alike."""
-    return _hash(name.encode()), name
+    return int.from_bytes(_hasher(name.encode()).digest(), "big"), name
 
 
 def band(name: str, branching: int) -> tuple[int, int]:
@@ -52,13 +52,26 @@ def band(name: str, branching: int) -> tuple[int, int]:
 def candidates(name: str, peers: Iterable[str], branching: int) -> tuple[str, ...]:
     """The peers that a limiter may report to, the one it had best report to first."""
     least, most = band(name, branching)
+    place = affinity(name)
 
-    def preference(peer: str) -> tuple[bool, int]:
+    def preference(peer: str) -> tuple[bool, bytes]:
         in_band = least <= rank(peer)[0] < most
-        return not in_band, _hash(f"{name}\0{peer}".encode())
+        return not in_band, place(peer)
 
     return tuple(sorted((peer for peer in peers if rank(peer) < rank(name)), key=preference))
 
 
-def _hash(data: bytes) -> int:
-    return int.from_bytes(blake2s(data, digest_size=_BITS // 8, person=b"drld-tre").digest(), "big")
+def affinity(name: str) -> Callable[[str], bytes]:
+    """The hash of both names, by that of a peer: a limiter prefers the least one in its band."""
+    own = _hasher(f"{name}\0".encode())
+
+    def place(peer: str) -> bytes:
+        both = own.copy()
+        both.update(peer.encode())
+        return both.digest()
+
+    return place
+
+
+def _hasher(data: bytes) -> blake2s:
+    return blake2s(data, digest_size=_BITS // 8, person=b"drld-tre")
