@@ -35,8 +35,9 @@ def read(data: bytes, words: str) -> int:
             count += 1
             assert 0 <= time_ns < 1 << 63
             check_request(request)
-        for item in explain.captured(io.BytesIO(data), words):
-            check_text(explain.read(item.text))
+        for _, asked, text in explain.captured(io.BytesIO(data), words):
+            assert explain.read(text).request == asked.request
+            check_text(asked)
     except InputError:
         pass
     return count
