@@ -20,7 +20,12 @@ from tests.fuzz.targets.base import Target, unless_refused
 from tests.wire import encode_control
 
 REASONS = {"length", "version", "kind", "reserved", "rumour", "limit"}
-BODIES: dict[int, type] = {Kind.HELLO: Hello, counts_codec.KIND: Counts}
+BODIES: dict[int, type] = {
+    **dict.fromkeys(Kind, Control),
+    Kind.HELLO: Hello,
+    counts_codec.KIND: Counts,
+}
+"""The kinds that every limiter reads; planes have others."""
 
 
 def check(datagram: bytes) -> bool:
@@ -29,13 +34,13 @@ def check(datagram: bytes) -> bool:
     if head is None:
         return False
     codec, key_id = head
-    if not codec.numbered:
+    if codec.kind not in BODIES:
         return False
     content = datagram[:-LONG_TAG_SIZE]
     message = unless_refused(lambda: codec.decode_untrusted(content), REASONS)
     if message is None:
         return False
-    assert isinstance(message, BODIES.get(codec.kind, Control))
+    assert isinstance(message, BODIES[codec.kind])
     assert len(datagram) <= MAX_CONTROL_SIZE
     assert codec.encode(message, key_id, number_of(content)) == content
     return True
