@@ -138,7 +138,8 @@ def starts(service: Installed) -> None:
 def sshd(service: Installed) -> Iterator[None]:
     """An ssh server on the loopback address that root may log in to, with a key made for it."""
     own, host_key = Path("/root/.ssh"), Path("/etc/ssh/ssh_host_ed25519_key.pub")
-    own.mkdir(mode=0o700)
+    own.mkdir(mode=0o700, exist_ok=True)  # the package of ssh's client makes it
+    assert not [*own.iterdir()]
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", own / "id_ed25519")
     shutil.copy(own / "id_ed25519.pub", own / "authorized_keys")
     (own / "known_hosts").write_text(f"127.0.0.1 {host_key.read_text()}")
@@ -151,7 +152,8 @@ def sshd(service: Installed) -> Iterator[None]:
     finally:
         server.terminate()
         server.wait()
-        shutil.rmtree(own)
+        for file in own.iterdir():
+            file.unlink()
 
 
 def deploys(service: Installed) -> None:
