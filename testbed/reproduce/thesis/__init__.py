@@ -9,6 +9,7 @@ from testbed.reproduce.thesis import (
     one_user,
     open_ends,
     overshoot,
+    real_daemons,
     ten_users,
 )
 
@@ -20,4 +21,5 @@ FIGURES = (
     open_ends.FIGURE,
     faults.FIGURE,
     overshoot.FIGURE,
+    real_daemons.FIGURE,
 )

@@ -34,7 +34,7 @@ _REPEAT_MS = 600
 """Two rounds: by then an acknowledgement had its turn."""
 _RATE = 10
 """Tokens/s, of a capacity of 100."""
-_CASE = Case(
+CASE = Case(
     "steady", _BUCKETS, seconds=20, capacity=100, rate=_RATE, per_s=1, load=10 * _RATE,
     delay_ms=20, jitter_ms=20,
 )  # fmt: skip
@@ -53,7 +53,7 @@ _CUT_MS = (2000, 12_000)
 
 
 def _series(nodes: int, number: int, change: Mapping[str, Any]) -> RequestSeries:
-    case = replace(_CASE, nodes=nodes, repeat=_REPEATS[nodes], **change)
+    case = replace(CASE, nodes=nodes, repeat=_REPEATS[nodes], **change)
     quick = {"repeat": 1} if nodes < 30 else None
     return RequestSeries(f"thesis/overshoot-{nodes}-{number}", case, quick, _CPU_S[nodes])
 
@@ -64,7 +64,7 @@ SERIES = {
 }  # fmt: skip
 CUT = RequestSeries(
     "thesis/partition",
-    replace(_CASE, nodes=9, cut=_CUT_MS, repeat_ms=_REPEAT_MS, buckets=("counter", "ledger-slack")),
+    replace(CASE, nodes=9, cut=_CUT_MS, repeat_ms=_REPEAT_MS, buckets=("counter", "ledger-slack")),
     {"repeat": 1}, 0.4,
 )  # fmt: skip
 
