@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def running(files: list[Path]) -> Iterator[None]:
         for file in files:
             told = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             told.bind(f"{file.with_suffix('.notify')}")
-            told.settimeout(_START_S)
+            told.settimeout(1)
             log = stack.enter_context(file.with_suffix(".log").open("wb"))
             environment = {
                 **os.environ, "PYTHONPATH": f"{_ROOT}",
@@ -91,14 +91,13 @@ def running(files: list[Path]) -> Iterator[None]:
 
 
 def _await_ready(file: Path, process: subprocess.Popen[bytes], told: socket.socket) -> None:
-    said = b""
+    said, until_s = b"", time.monotonic() + _START_S
     while b"READY=1" not in said:
-        try:
+        if process.poll() is not None or time.monotonic() > until_s:
+            log = file.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+            raise MeasurementError(f"{file.stem} is not ready: {log[-2000:]}")
+        with suppress(TimeoutError):
             said = told.recv(4096)
-        except TimeoutError:
-            log = file.with_suffix(".log").read_text(errors="replace")[-2000:]
-            state = process.poll()
-            raise MeasurementError(f"{file.stem} is not ready (status {state}): {log}") from None
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
