@@ -82,7 +82,7 @@ class RequestDatapath(PolicerSet):
         super().__init__(policer)
         self.keyed = keyed or KeyedLimits(Terms(0, secret, NS_PER_S, 1), rng)
         self._rng = rng
-        self._secret = secret
+        self._keyed = blake2b(key=secret, digest_size=8)
         self._matcher = Matcher(())
         self._now_ns = 0
         """Of the last tick."""
@@ -273,14 +273,16 @@ class RequestDatapath(PolicerSet):
 
     def _flow(self, caller: str) -> FlowId:
         """The flow of a caller."""
-        hashed = blake2b(caller.encode(), key=self._secret, digest_size=8)
+        # A copy of a keyed state takes half the time of a new one.
+        hashed = self._keyed.copy()
+        hashed.update(caller.encode())
         return int.from_bytes(hashed.digest(), "big")
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:
     """What a request costs under a limit, tokens; a question about its passing asks for one."""
     unit, cost = limit.policy.unit, request.cost if request.charge else max(request.cost, 1)
-    if unit != REQUESTS and request.size is not None:
+    if request.size is not None and unit != REQUESTS:
         return request.size
     return cost * unit.item
 
