@@ -26,6 +26,9 @@ flood from that many keys or more is held to as many limits."""
 _LOOKS = 2
 """Rows that the hand looks at for a new key: more than one, so that it goes round faster than the
 table fills."""
+_MOST_AWAKE = 2**15
+"""Rows that are awake before each that wakes lets others rest: some 20 MB, and 60 MB with cells of
+30 limiters each."""
 _LAST_LOOKS = 64
 """The same where all rows are taken: about 50 us."""
 
@@ -161,7 +164,7 @@ class Table(Mapping[Hashable, Bucket]):
             if row.__class__ is not bytes:
                 return row  # type: ignore[return-value]
             present.rows[key] = bucket = present.like(key).thaw(row)
-            self._awake.append(key)
+            self._woke(key, now_ns)
             return bucket
         own = self.own(key, now_ns)
         if own is not None:
@@ -191,7 +194,7 @@ class Table(Mapping[Hashable, Bucket]):
                     return None
             bucket = self._make(key)
         self._present.rows[key] = bucket
-        self._awake.append(key)
+        self._woke(key, now_ns)
         return bucket
 
     @property
@@ -213,6 +216,21 @@ class Table(Mapping[Hashable, Bucket]):
         Returns:
             The keys whose rows left.
         """
+        left = self._calm(now_ns, rows)
+        for _ in range(rows):
+            if (key := next(self._hand, None)) is None:
+                # A copy of the keys, since rows come and leave meanwhile: 10 ms for a million.
+                self._hand = iter([*self])
+                break
+            self._bring(key)
+            row = self._present.rows.get(key)
+            if isinstance(row, bytes) and self._present.like(key).idle_at_rest(row, now_ns):
+                self._present.drop(key)
+                left.append(key)
+        return left
+
+    def _calm(self, now_ns: int, rows: int) -> list[Hashable]:
+        """Let so many rows that are awake rest or leave; return the keys of those that left."""
         left = []
         for _ in range(min(rows, len(self._awake))):
             key = self._awake.popleft()
@@ -225,17 +243,13 @@ class Table(Mapping[Hashable, Bucket]):
                 left.append(key)
             else:
                 self._rest(key, row, now_ns)
-        for _ in range(rows):
-            if (key := next(self._hand, None)) is None:
-                # A copy of the keys, since rows come and leave meanwhile: 10 ms for a million.
-                self._hand = iter([*self])
-                break
-            self._bring(key)
-            row = self._present.rows.get(key)
-            if isinstance(row, bytes) and self._present.like(key).idle_at_rest(row, now_ns):
-                self._present.drop(key)
-                left.append(key)
         return left
+
+    def _woke(self, key: Hashable, now_ns: int) -> None:
+        """A row is awake from now on."""
+        self._awake.append(key)
+        if len(self._awake) > _MOST_AWAKE:
+            self._calm(now_ns, _LOOKS)
 
     def _rest(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
         self._present.rest(key, bucket, now_ns)

@@ -107,6 +107,16 @@ def test_a_flood_of_fresh_keys_shares_rows_and_harms_no_known_user() -> None:
     assert "newer" in one.buckets
 
 
+def test_rows_that_wake_let_others_rest_without_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drld.requests.buckets.table._MOST_AWAKE", 10)
+    one = replica()
+    for key in range(100):
+        one.take(key, EPOCH_NS + key * 100 * MS)
+    # Those whose own slot is open stay awake.
+    assert len([*one.buckets.active()]) <= 12
+    assert len(one.buckets) >= 60
+
+
 def test_honest_users_never_share() -> None:
     one = replica(max_keys=200)
     rng = Random(2)
