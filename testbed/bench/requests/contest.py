@@ -67,7 +67,7 @@ class Entry:
     """The goal for a decision, us."""
     note: str = ""
     """Its settings."""
-    requests: tuple[int, int] = (3_000, 500)
+    requests: tuple[int, int] = (1_000, 300)
     """Of a slice, and of a quick one."""
 
 
