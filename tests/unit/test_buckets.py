@@ -21,7 +21,7 @@ from drld.requests.buckets.queue import Element, Queue
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.sliding_log import SlidingLog
 from drld.requests.buckets.spread import flat, flat_among_all, least_informed
-from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
+from drld.requests.buckets.urgency import FrequencyAnalysis, Slack, Untold
 
 MS = 1_000_000
 S = 1000 * MS
@@ -274,6 +274,16 @@ def test_slack_speaks_also_when_others_have_used_what_was_left() -> None:
             if peer == "l0":
                 answers += fleet["l0"].receive("l1", message, EPOCH_NS)
     assert [peer for peer, _ in answers] == ["l1", "l2", "l3"]
+
+
+def test_what_is_untold_is_each_entry_with_its_last_value() -> None:
+    untold = Untold(0, 2, {7: 2})
+    for tokens, news in ((1, {7: 3}), (1, {8: 1}), (1, {8: 2}), (2, {7: 4, 9: 1})):
+        untold.add(tokens, news)
+    assert (untold.tokens, untold.news) == (7, {7: 4, 8: 2, 9: 1})
+    untold.add(1, {8: 3})
+    assert untold.news == {7: 4, 8: 3, 9: 1}
+    assert Untold(0, 2, {1: 1, 2: 1}).news == {1: 1, 2: 1}
 
 
 def test_slack_lets_wait_what_does_not_matter_but_not_for_ever() -> None:
