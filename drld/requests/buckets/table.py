@@ -31,6 +31,8 @@ _MOST_AWAKE = 2**15
 30 limiters each."""
 _LAST_LOOKS = 64
 """The same where all rows are taken: about 50 us."""
+_LAST_LOOKS_NS = 1_000_000
+"""From such looks to the next: so a flood takes 5 % of a processor for them."""
 
 
 class _Rows:
@@ -98,6 +100,8 @@ class Table(Mapping[Hashable, Bucket]):
         self._hand: Iterator[Hashable] = iter(())
         self._awake: deque[Hashable] = deque()
         """Keys whose rows are not at rest, in the order in which they woke; and some others."""
+        self._looked_ns = -_LAST_LOOKS_NS
+        """When all rows were taken, and many were looked at, ns."""
         self.shared = 0
         """Times that a row was shared, because all were taken."""
         self.unkept = 0
@@ -188,7 +192,8 @@ class Table(Mapping[Hashable, Bucket]):
         else:
             if self.max_keys is not None:
                 self.sweep(now_ns, _LOOKS)
-                if self._full:
+                if self._full and now_ns - self._looked_ns >= _LAST_LOOKS_NS:
+                    self._looked_ns = now_ns
                     self.sweep(now_ns, _LAST_LOOKS)
                 if self._full:
                     return None
