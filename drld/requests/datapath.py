@@ -160,6 +160,68 @@ class RequestDatapath(PolicerSet):
         reason = f"above the limit {refused_by.name}"
         return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
 
+    def decide_all(self, requests: Sequence[Request], now_ns: int) -> list[Answer]:
+        """Decide about requests of one caller that pass together, or not at all.
+
+        A bucket that several of them fall under decides about the sum of their costs, as about one
+        request. The answer is no to those from which on a limit is short, and nothing is charged
+        then. Either all of them are charges, or none is; none has `at_least`.
+        """
+        if len(requests) == 1 or requests[0].charge:
+            return [self.decide(request, now_ns) for request in requests]
+        flow = self._flow(requests[0].caller)
+        all_under: list[list[_Under]] = []
+        charged: dict[tuple[int, int | None], _Under] = {}
+        peeked: list[_Under] = []
+        for request in requests:
+            under = []
+            for limit, policer in self._held(request):
+                bucket = limit.id, policer.key if isinstance(policer, KeyPolicer) else None
+                before = charged[bucket][1] if bucket in charged else 0
+                it = limit, before + amount_under(limit, request), policer
+                if it[1] > limit.policy.burst and limit.policy.mode is not Mode.ENFORCE:
+                    continue
+                under.append(it)
+                if request.cost:
+                    charged[bucket] = it
+                else:
+                    peeked.append(it)
+            all_under.append(under)
+        self._counts["requests_unmatched"] += sum(not under for under in all_under)
+        if any(amount > limit.policy.burst for under in all_under for limit, amount, _ in under):
+            self._counts["requests_oversized"] += 1
+            return [self._together(under, None, flow, now_ns) for under in all_under]
+        refused_by = self._try(peeked, flow, now_ns) or self._police(charged.values(), flow, now_ns)
+        if refused_by is None:
+            standings = [
+                [self._standing(*it, flow, now_ns, admitted=True) for it in under]
+                for under in all_under
+            ]
+            return [
+                Answer(True, its, None, None, request.cost)
+                for request, its in zip(requests, standings, strict=True)
+            ]
+        answers = [self._together(under, None, flow, now_ns) for under in all_under]
+        if all(answer.admitted for answer in answers):  # Dropped at random.
+            answers = [self._together(under, refused_by, flow, now_ns) for under in all_under]
+        return answers
+
+    def _together(
+        self, under: Sequence[_Under], refused_by: LimitSpec | None, flow: FlowId, now_ns: int
+    ) -> Answer:
+        """One of the answers to requests that are not admitted together: no is to those alone that
+        a limit is short for, or that `refused_by` dropped."""
+        for limit, amount, _ in under:
+            if amount > limit.policy.burst:
+                never = Standing(limit, amount, None, None, None)
+                return Answer(admitted=False, standings=(), refused=never, reason=too_large(limit))
+        standings = [self._standing(*it, flow, now_ns, admitted=False) for it in under]
+        for it in standings:
+            if it.wait_ns != 0 or it.limit is refused_by:
+                reason = f"above the limit {it.limit.name}"
+                return Answer(admitted=False, standings=standings, refused=it, reason=reason)
+        return Answer(True, standings, None, None, 0)
+
     def _held(self, request: Request) -> list[_Held]:
         """The limits that a request falls under, and their policers."""
         return [

@@ -65,6 +65,11 @@ class KeyPolicer:
         self.bucket = KeyBucket(keyed, key)
 
     @property
+    def key(self) -> int:
+        """The key, as the limit's buckets are told apart."""
+        return self._key
+
+    @property
     def shadow(self) -> bool:
         """Whether verdicts are counted only."""
         return self._counts.shadow
