@@ -29,6 +29,7 @@ PURE = (
     "drld/registry/model",
     "drld/requests",
     "drld/requests/buckets",
+    "drld/requests/grpc",
     "drld/requests/registered",
 )
 """Each without its subfolders."""

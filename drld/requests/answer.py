@@ -57,13 +57,13 @@ class CheckAnswer(TypedDict):
 
 def body(answer: Answer) -> CheckAnswer:
     """The JSON object."""
-    tightest = answer.refused or min(answer.standings, key=_part_left, default=None)
+    closest = tightest(answer)
     retry_ns = answer.retry_ns
     return CheckAnswer(
         admitted=answer.admitted,
         granted=answer.granted,
-        limit=tightest.limit.name if tightest else None,
-        remaining=_remaining(tightest) if tightest else None,
+        limit=closest.limit.name if closest else None,
+        remaining=remaining_of(closest) if closest else None,
         retry_after_s=None if retry_ns is None else retry_ns / NS_PER_S,
         reason=answer.reason,
         limits=[_limit(it) for it in answer.standings],
@@ -84,9 +84,14 @@ def fields(answer: Answer) -> dict[str, str]:
     return found
 
 
+def tightest(answer: Answer) -> Standing | None:
+    """The limit that refuses, else the one with the smallest part of its burst left."""
+    return answer.refused or min(answer.standings, key=_part_left, default=None)
+
+
 def _limit(standing: Standing) -> LimitAnswer:
     policy, on_failure = standing.limit.policy, standing.limit.on_failure
-    number, window_s = _quota(standing)
+    number, window_s = quota_of(standing)
     reset_ns = standing.reset_ns
     return LimitAnswer(
         limit=policy.name,
@@ -95,32 +100,34 @@ def _limit(standing: Standing) -> LimitAnswer:
         quota=number,
         window_s=window_s,
         burst=policy.unit.shown_amount(policy.burst),
-        remaining=_remaining(standing),
+        remaining=remaining_of(standing),
         reset_s=None if reset_ns is None else reset_ns / NS_PER_S,
         on_failure="share" if on_failure is OnFailure.DEFAULT else on_failure.value,
     )
 
 
 def _policy(standing: Standing) -> str:
-    number, window_s = _quota(standing)
+    number, window_s = quota_of(standing)
     unit = "" if standing.limit.policy.unit == REQUESTS else ';qu="content-bytes"'
     # Names have no character that a string of structured fields would have to escape.
     return f'"{standing.limit.name}";q={number};w={window_s}{unit}'
 
 
 def _rate(standing: Standing) -> str:
-    remaining = math.floor(_remaining(standing) or 0)
+    remaining = math.floor(remaining_of(standing) or 0)
     waiting = standing.wait_ns or standing.reset_ns
     after = "" if waiting is None else f";t={_seconds(waiting)}"
     return f'"{standing.limit.name}";r={remaining}{after}'
 
 
-def _quota(standing: Standing) -> tuple[int, int]:
+def quota_of(standing: Standing) -> tuple[int, int]:
+    """What the fleet admits under a limit, requests or bytes, and the window of that, s."""
     policy = standing.limit.policy
     return quota(policy.rate) if policy.unit == REQUESTS else (policy.rate, 1)
 
 
-def _remaining(standing: Standing) -> float | None:
+def remaining_of(standing: Standing) -> float | None:
+    """What the bucket here has left, requests or bytes; None: there is no bucket."""
     unit, remaining = standing.limit.policy.unit, standing.remaining
     return None if remaining is None else unit.shown_amount(remaining)
 

@@ -19,11 +19,16 @@ RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refus
 """Names that mean something else in a query (`drld.requests.question`)."""
 
 
+class TooLargeError(InputError):
+    """Pairs of more bytes than a descriptor may have."""
+
+
 def check(descriptor: Mapping[str, object]) -> Descriptor:
     """The descriptor that these pairs are.
 
     Raises:
         InputError: they are none.
+        TooLargeError: they are too many bytes.
     """
     if len(descriptor) > MAX_PAIRS:
         raise InputError(f"a descriptor must have {MAX_PAIRS} pairs at most")
@@ -37,7 +42,7 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
             raise InputError("a value in a descriptor must be a text")
         size += _size(name) + _size(value)
     if size > MAX_BYTES:
-        raise InputError(f"a descriptor must have {MAX_BYTES} bytes at most")
+        raise TooLargeError(f"a descriptor must have {MAX_BYTES} bytes at most")
     return {name: str(value) for name, value in descriptor.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from drld.requests.spec import ITEM, REQUESTS
 from drld.units import QuantityError
@@ -37,6 +38,7 @@ def parse_rate(text: str) -> int:
     return rate
 
 
+@lru_cache(maxsize=1024)
 def quota(rate: int) -> tuple[int, int]:
     """A rate, tokens/s, as a whole number of requests in a period, s: 100 in 60 s."""
     for period_s in PERIODS_S.values():

@@ -1,4 +1,4 @@
-"""The server of requests: HTTP on TCP addresses and unix sockets, under bounds.
+"""The server of requests: HTTP and gRPC on TCP addresses and unix sockets, under bounds.
 
 Its clients may be strangers. So besides the bounds of a connection (drld.control.connection) and of
 a question (drld.requests.question):
@@ -33,7 +33,10 @@ from drld.log_event import event
 from drld.requests.caller import Client, caller_of, certificate_name
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
+from drld.requests.front.grpc_connection import GrpcConnection, grpc_handlers
 from drld.requests.front.protocols import Begin, Negotiated
+from drld.requests.grpc.call import Handlers
+from drld.requests.grpc.exchange import PREFACE
 from drld.requests.spec import Address
 from drld.spec import format_endpoint
 
@@ -46,8 +49,6 @@ MAX_HEAD_BYTES = 32_768
 HANDSHAKE_S = 0.005
 """Time between connections that are accepted, with TLS: a handshake with RSA of 2048 bits takes
 about 1 ms, so strangers have a fifth of a core. Clients keep their connections."""
-HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""How HTTP/2 begins (RFC 9113, 3.4): TLS offers it (ALPN) if it is among the protocols."""
 SETTLE_S = 0.05
 """Time in which what clients sent before the stop is read: some passes of the event loop."""
 SOCKET_MODE = 0o666
@@ -62,11 +63,19 @@ class RequestConnections(Connections):
     max_head_bytes = MAX_HEAD_BYTES
 
     def __init__(
-        self, app: ASGIApp, turns: Turns, tls: Callable[[], SSLContext | None] = lambda: None
+        self,
+        app: ASGIApp,
+        turns: Turns,
+        tls: Callable[[], SSLContext | None] = lambda: None,
+        grpc: Handlers | None = None,
     ) -> None:
-        """`tls` makes the context of a new connection over TCP; None is no TLS."""
+        """Serve clients of HTTP by this application, and those of gRPC by these handlers.
+
+        `tls` makes the context of a new connection over TCP; None is no TLS.
+        """
         super().__init__(app, turns)
         self._tls = tls
+        self._grpc = grpc or {}
         self._pace = trio.Lock()
 
     def peer(self, sock: trio.socket.SocketType, address: object) -> Client:
@@ -91,8 +100,7 @@ class RequestConnections(Connections):
         plain = trio.SocketStream(sock)
         if context is None:
             return plain
-        http2 = ["h2"] if any(HTTP2.startswith(magic) for magic in self.protocols) else []
-        context.set_alpn_protocols([*http2, "http/1.1"])
+        context.set_alpn_protocols(["h2", "http/1.1"])
         return over_tls(plain, context, self._turns)
 
     async def pause(self) -> None:
@@ -104,7 +112,7 @@ class RequestConnections(Connections):
     @property
     def protocols(self) -> Mapping[bytes, Begin]:
         """What is spoken besides HTTP/1.1, by its first bytes; each has a line here."""
-        return {}
+        return {PREFACE: partial(GrpcConnection, self._grpc, self._turns)}
 
     def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
         """A client in any protocol."""
@@ -147,7 +155,8 @@ async def serve_requests(
     Raises:
         ConfigError: an address cannot be bound.
     """
-    connections = RequestConnections(make_app(datapath, clock, trusted), turns, tls)
+    grpc = grpc_handlers(datapath, clock, trusted)
+    connections = RequestConnections(make_app(datapath, clock, trusted), turns, tls, grpc)
     with ExitStack() as stack:
         listeners = [stack.enter_context(_listener(address)) for address in listen]
         addresses: list[Address] = [

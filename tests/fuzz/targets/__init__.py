@@ -14,12 +14,14 @@ from tests.fuzz.targets import (
     control_wire,
     delta,
     deltas,
+    grpc,
     http,
     packet,
     probes,
     registry,
     request_log,
     requests,
+    rls,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -39,6 +41,8 @@ TARGETS: dict[str, Target] = {
     "http": http.TARGET,
     "registry": registry.TARGET,
     "requests": requests.TARGET,
+    "grpc": grpc.TARGET,
+    "rls": rls.TARGET,
     "request-log": request_log.TARGET,
 }
 

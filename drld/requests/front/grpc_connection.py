@@ -1,0 +1,134 @@
+"""One connection of a gRPC client: moves its bytes, and has its calls answered in turns.
+
+What is spoken, and its bounds: drld.requests.grpc.exchange. The stream may be any of trio's.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+import trio
+
+from drld.control.connection import WRITE_S
+from drld.control.turns import Turns
+from drld.errors import InputError
+from drld.log_event import event
+from drld.requests.caller import Client
+from drld.requests.datapath import RequestDatapath
+from drld.requests.front.app import Clock, Trusted
+from drld.requests.grpc import health, reflection
+from drld.requests.grpc.call import CallError, Handler, Handlers, Status
+from drld.requests.grpc.exchange import Asked, Exchange
+from drld.requests.grpc.ratelimit import RateLimitService
+from drld.requests.grpc.schema import HEALTH, REFLECTION, RLS, File
+
+log = logging.getLogger("drld.requests")
+
+_READ_BYTES = 4096
+"""At a time: a hundred frames of floods, or twenty calls."""
+_TURN_S = 0.002
+"""Time for calls before other tasks have theirs."""
+_HOLD_S = 0.01
+"""Time after which answers do not wait for those to calls that came with theirs, as one system call
+for many costs less: half of what Envoy waits by default."""
+
+
+def grpc_handlers(datapath: RequestDatapath, clock: Clock, trusted: Trusted) -> Handlers:
+    """All services; the arguments are those of `make_app`."""
+    rls = RateLimitService(datapath, clock, trusted)
+    return {
+        _path(RLS): Handler(rls.should_rate_limit),
+        _path(HEALTH): Handler(health.check),
+        **{_path(it): Handler(reflection.reflect, streams=True) for it in REFLECTION},
+    }
+
+
+def _path(file: File) -> bytes:
+    """The path of the first method."""
+    (service,) = file.services
+    return f"/{file.package}.{service.name}/{service.methods[0].name}".encode()
+
+
+class GrpcConnection:
+    """A client; `serve` ends with it."""
+
+    def __init__(
+        self, handlers: Handlers, turns: Turns, stream: trio.abc.Stream, peer: object
+    ) -> None:
+        """`peer` is who has connected."""
+        assert isinstance(peer, Client)
+        self._turns = turns
+        self._stream = stream
+        self._peer = peer
+        self._exchange = Exchange(handlers, peer, trio.current_time())
+        self._waiting = trio.CancelScope()
+
+    async def serve(self) -> None:
+        """Answer until the client goes, or keeps us waiting for too long."""
+        async with self._stream:
+            with suppress(trio.BrokenResourceError):
+                while await self._send() and await self._receive():
+                    await self._answer()
+
+    def drain(self) -> None:
+        """End the connection when the calls that have begun are answered."""
+        self._exchange.drain(trio.current_time())
+        self._waiting.cancel()
+
+    async def _receive(self) -> bool:
+        """Take what the client sends next, if it sends anything in time; return whether it is
+        there."""
+        exchange = self._exchange
+        self._waiting = trio.CancelScope(deadline=exchange.deadline)
+        data = None
+        with self._waiting:
+            data = bytes(await self._stream.receive_some(_READ_BYTES))
+        if data is None:
+            exchange.expire(trio.current_time())
+            return True
+        # A daemon that is late is not the client's delay: what has come is read.
+        await self._turns.wait()
+        exchange.receive(data, trio.current_time())
+        return bool(data)
+
+    async def _answer(self) -> None:
+        """Answer the calls that are complete, and have answers sent that have waited."""
+        exchange = self._exchange
+        now = trio.current_time()
+        until, send_at = now + _TURN_S, now + _HOLD_S
+        while (asked := exchange.next(now)) is not None:
+            self._one(asked, now)
+            if (now := trio.current_time()) >= until:
+                if now >= send_at:
+                    if not await self._send():
+                        return
+                    send_at = now + _HOLD_S
+                await self._turns.wait()
+                until = trio.current_time() + _TURN_S
+
+    def _one(self, asked: Asked, now: float) -> None:
+        exchange = self._exchange
+        try:
+            answer = asked.handler.answer(asked.message, asked.origin)
+        except CallError as error:
+            exchange.fail(asked.stream, error.status, str(error))
+        except InputError as error:
+            exchange.fail(asked.stream, Status.INVALID_ARGUMENT, str(error))
+        except Exception:
+            log.exception(
+                "a gRPC call ended with an error",
+                extra=event("requests.call-failed", client=str(self._peer)),
+            )
+            exchange.fail(asked.stream, Status.INTERNAL, "internal error")
+        else:
+            exchange.reply(asked, answer, now)
+
+    async def _send(self) -> bool:
+        """Send what is to be sent; return whether the connection goes on."""
+        if data := self._exchange.output():
+            with trio.move_on_after(WRITE_S) as writing:
+                await self._stream.send_all(data)
+            if writing.cancelled_caught:
+                return False
+        return not self._exchange.over

@@ -1,0 +1,480 @@
+"""One connection of a gRPC server, without I/O: bytes come in, calls are answered, bytes go out.
+
+`h2` speaks HTTP/2 (RFC 9113). The rest is gRPC over HTTP/2
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a message is a byte that says
+whether it is compressed, four bytes of length, and so many bytes. Calls that are complete wait for
+`next`, in their order, so that whoever drives this may do other work between two. A call that its
+client takes back meanwhile costs nothing more.
+
+Strangers write what comes in, so everything has a bound:
+
+| what | bound | beyond it |
+|---|---|---|
+| calls that are open | `MAX_CALLS` | the end |
+| bytes of a call's headers | `MAX_HEADER_BYTES` | the end |
+| bytes without a whole frame or header block | `MAX_SILENT_BYTES` | the end |
+| bytes of a message, and of all that are held | `MAX_MESSAGE_BYTES`, `MAX_HELD_BYTES` | a status |
+| time until a call, or a stream's next message, is here | `CALL_S` | a status |
+| time until an answer is taken | `ANSWER_S` | the call is reset |
+| bytes of answers that are not taken | `MAX_UNREAD_BYTES` | the end |
+| frames that bring no call nearer to its end | `SPARE_FRAMES`, and so many a second | the end |
+| time without a call | `CALL_S` at first, then `IDLE_S` | GOAWAY, the end after `DRAIN_S` |
+| memory of closed streams, and of headers sent | `Http2` | forgotten |
+
+The end is that of the connection, with GOAWAY; the statuses are RESOURCE_EXHAUSTED and
+DEADLINE_EXCEEDED.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from hyperframe.frame import GoAwayFrame
+
+from drld.requests.caller import Client
+from drld.requests.grpc.call import CallError, Handler, Handlers, Origin, Status
+from drld.requests.grpc.http2 import Headers, Http2
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""How HTTP/2 begins (RFC 9113, 3.4)."""
+MAX_CALLS = 100
+"""The least that RFC 9113 recommends. Calls are answered as they come, so few are open."""
+MAX_HEADER_BYTES = 8192
+"""What most servers take; Envoy's calls have some hundred bytes."""
+MAX_MESSAGE_BYTES = 65_536
+"""That of bodies over HTTP/1.1: many times the largest descriptors."""
+MAX_HELD_BYTES = 4 * MAX_MESSAGE_BYTES
+"""Of one connection."""
+MAX_SILENT_BYTES = 2 * (16_384 + 9)
+"""A header block in two of the largest frames."""
+MAX_UNREAD_BYTES = 262_144
+"""Of one connection: some hundred answers."""
+CALL_S = 5.0
+"""As over HTTP/1.1."""
+ANSWER_S = 20.0
+"""As over HTTP/1.1."""
+SPARE_FRAMES = 500
+SPARE_FRAMES_PER_S = 100.0
+"""Pings, settings, windows, calls that are taken back: clients send a few in a round trip."""
+FRAMES_OF_CALL = 4.0
+"""What a complete call gives back: its data, windows that the client opens, a reset afterwards."""
+IDLE_S = 300.0
+"""Then the client may have its place again, by another connection."""
+DRAIN_S = 0.2
+"""Time in which a client learns that it should use another connection: ten times what Envoy waits
+for an answer by default."""
+_TAKEN_BYTES = 16_384
+"""Of complete calls, until the client may send as many more: a quarter of what it may send."""
+_MAX_TEXT = 200
+"""Characters of an error."""
+_LAST_STREAM = 2**31 - 1
+_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
+_UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_HEAD = struct.Struct(">BI")
+"""Of a message: whether it is compressed, and its length."""
+_ANSWERED: Headers = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+_DONE: Headers = ((b"grpc-status", b"0"),)
+_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""Characters that stand for themselves in `grpc-message`."""
+
+
+class _Head(NamedTuple):
+    """What the headers of a call say."""
+
+    handler: Handler
+    origin: Origin
+    compressed: bool
+    """Whether they name a compression for its messages."""
+    timeout: float | None
+    """Time that the client waits, s; None: they do not say."""
+    refusal: Headers | None
+    """How the call ends for its headers alone."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is open."""
+
+    head: _Head
+    give_up: float
+    """When the client does not wait any longer."""
+    deadline: float
+    """When it is ended by us if nothing changes."""
+    received: bytearray = field(default_factory=bytearray)
+    message: bytes | None = None
+    ended: bool = False
+    """Whether all that the client sends is here."""
+    settled: bool = False
+    """Whether its end waits among what is ready; what still comes is not looked at."""
+    begun: bool = False
+    """Whether an answer has begun."""
+    unsent: bytes = b""
+    """What the client does not take yet."""
+    blocked: bool = False
+    """Whether the client did not take something; all that follows has the time of that."""
+    last: Headers | None = None
+    """What comes after that; None: not known yet."""
+
+
+class Asked(NamedTuple):
+    """A message to be answered."""
+
+    stream: int
+    handler: Handler
+    message: bytes
+    origin: Origin
+
+
+class Exchange:
+    """The server's side of one connection; times are seconds of any monotonic clock."""
+
+    def __init__(self, handlers: Handlers, client: Client, now: float) -> None:
+        """`handlers` answer; `client` is who has connected."""
+        self._handlers = handlers
+        self._client = client
+        self._http = Http2(MAX_CALLS, MAX_HEADER_BYTES, (_ANSWERED, _DONE))
+        self._http.initiate_connection()
+        self._out = b""
+        self._calls: dict[int, _Call] = {}
+        self._ready: deque[tuple[int, bytes | Headers]] = deque()
+        """Messages, and how calls end that are not answered by a message. They wait until all
+        frames are read: `h2` has read the next ones already when it reports a frame."""
+        self._opens = False
+        """Whether a client takes more than before."""
+        self._held = self._unread = self._silent = self._taken = 0
+        self._last_headers: Sequence[Any] = ()
+        self._last_head = self._head(())
+        self._spare, self._spared_at = float(SPARE_FRAMES), now
+        self._idle_until = now + CALL_S
+        self._draining = False
+        self.over = False
+        """Whether the connection ends when `output` has been sent."""
+        self._of_event: dict[type[Event], Callable[[Any, float], None]] = {
+            RequestReceived: self._begin,
+            DataReceived: self._data,
+            StreamEnded: self._ended,
+            StreamReset: self._reset,
+            WindowUpdated: self._opened,
+            RemoteSettingsChanged: self._settings,
+            ConnectionTerminated: self._terminated,
+        }
+
+    @property
+    def deadline(self) -> float:
+        """When `expire` has something to do, if nothing comes before."""
+        return min((it.deadline for it in self._calls.values()), default=self._idle_until)
+
+    def output(self) -> bytes:
+        """What is to be sent now."""
+        out, self._out = self._out + self._http.data_to_send(), b""
+        return out
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take what the client has sent, of which a bounded part should come at a time."""
+        try:
+            events = self._http.receive_data(data)
+        except ProtocolError:
+            # The client is told by a frame.
+            self.over = True
+            return
+        self._out += (replied := self._http.data_to_send())
+        if events:
+            self._silent = 0
+        elif replied:
+            # Late frames of a call that is over.
+            self._silent = 0
+            self._spare_frame(None, now)
+        else:
+            self._silent += len(data)
+        for event in events:
+            self._of_event.get(type(event), self._spare_frame)(event, now)
+        if self._taken >= _TAKEN_BYTES and not self.over:
+            self._http.increment_flow_control_window(self._taken)
+            self._taken = 0
+        if self._opens and not self.over:
+            self._opens = False
+            for stream, call in list(self._calls.items()):
+                if call.unsent:
+                    self._pump(stream, call, now)
+        if self._spare < 0 or self._silent > MAX_SILENT_BYTES:
+            self._give_up()
+
+    def next(self, now: float) -> Asked | None:
+        """The next message that waits for an answer."""
+        while self._ready and not self.over:
+            stream, message = self._ready.popleft()
+            if (call := self._calls.get(stream)) is None:
+                continue
+            if not isinstance(message, bytes):
+                call.last = message
+                self._pump(stream, call, now)
+            elif now >= call.give_up:
+                self.fail(stream, Status.DEADLINE_EXCEEDED, "the deadline has passed")
+            else:
+                if call.message is not None:
+                    call.message = None
+                    self._held -= _HEAD.size + len(message)
+                return Asked(stream, call.head.handler, message, call.head.origin)
+        return None
+
+    def reply(self, asked: Asked, message: bytes, now: float) -> None:
+        """Answer a message."""
+        stream = asked.stream
+        call = self._calls[stream]
+        if not call.begun:
+            self._http.send_headers(stream, _ANSWERED)
+            call.begun = True
+        call.unsent += _HEAD.pack(0, len(message)) + message
+        self._unread += _HEAD.size + len(message)
+        if not call.head.handler.streams:
+            call.last = _DONE
+        self._pump(stream, call, now)
+
+    def fail(self, stream: int, status: Status, text: str) -> None:
+        """End a call with a status."""
+        self._end(stream, self._calls[stream], _failure(status, text))
+
+    def expire(self, now: float) -> None:
+        """End what has taken too long."""
+        for stream, call in list(self._calls.items()):
+            if now < call.deadline:
+                continue
+            if call.unsent:
+                self._http.reset_stream(stream, ErrorCodes.CANCEL)
+                self._forget(stream)
+            else:
+                self.fail(stream, Status.DEADLINE_EXCEEDED, "the call was not complete in time")
+        if not self._calls and now >= self._idle_until:
+            if self._draining:
+                self._http.close_connection()
+                self.over = True
+            else:
+                self.drain(now)
+
+    def drain(self, now: float) -> None:
+        """Ask the client to use another connection; end when the calls that come are answered."""
+        if not self._draining and not self.over:
+            self._draining = True
+            # `h2` knows only the frame after which nothing is answered.
+            frame = GoAwayFrame(0, last_stream_id=_LAST_STREAM, error_code=ErrorCodes.NO_ERROR)
+            self._out += self._http.data_to_send() + frame.serialize()
+            self._idle_until = now + DRAIN_S
+
+    # Events
+
+    def _begin(self, event: RequestReceived, now: float) -> None:
+        # Mostly the same as before, and then the same objects.
+        if event.headers != self._last_headers:
+            self._last_headers, self._last_head = event.headers, self._head(event.headers)
+        head, stream = self._last_head, event.stream_id
+        give_up = math.inf if head.timeout is None else now + head.timeout
+        self._calls[stream] = call = _Call(head, give_up, min(now + CALL_S, give_up))
+        if not self._draining:
+            self._idle_until = now + IDLE_S
+        if head.refusal is not None:
+            self._settle(stream, call, head.refusal)
+
+    def _head(self, fields: Sequence[Any]) -> _Head:
+        headers = dict(fields)
+        forwarded = (value for name, value in fields if name == b"x-forwarded-for")
+        handler = self._handlers.get(headers.get(b":path", b""))
+        timeout = _timeout(headers.get(b"grpc-timeout"))
+        refusal: Headers | None = None
+        if headers.get(b":method") != b"POST":
+            refusal = ((b":status", b"405"), (b"allow", b"POST"))
+        elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            refusal = ((b":status", b"415"),)
+        elif handler is None:
+            refusal = _failure(Status.UNIMPLEMENTED, "there is no such method")
+        elif timeout is None and b"grpc-timeout" in headers:
+            text = "grpc-timeout: must be at most 8 digits and a unit"
+            refusal = _failure(Status.INTERNAL, text)
+        return _Head(
+            handler or _NONE,
+            Origin(self._client, tuple(value.decode("latin-1") for value in forwarded)),
+            headers.get(b"grpc-encoding", b"identity") != b"identity",
+            timeout,
+            refusal,
+        )
+
+    def _data(self, event: DataReceived, now: float) -> None:
+        stream = event.stream_id
+        if event.stream_ended is None:
+            self._http.acknowledge_received_data(event.flow_controlled_length, stream)
+            self._spare_frame(event, now)
+        else:
+            # The stream needs no window any more, and that of the connection can wait.
+            self._taken += event.flow_controlled_length
+        call = self._calls.get(stream)
+        if call is None or call.settled:
+            return
+        call.received += event.data
+        self._held += len(event.data)
+        try:
+            self._take(stream, call, now)
+            if self._held > MAX_HELD_BYTES:
+                text = f"messages that have begun must have {MAX_HELD_BYTES} bytes at most"
+                raise CallError(Status.RESOURCE_EXHAUSTED, text)
+        except CallError as error:
+            self._settle(stream, call, _failure(error.status, str(error)))
+
+    def _take(self, stream: int, call: _Call, now: float) -> None:
+        """Take the messages that are here.
+
+        Raises:
+            CallError: the call may not have them.
+        """
+        received = call.received
+        while len(received) >= _HEAD.size:
+            compressed, size = _HEAD.unpack_from(received)
+            if compressed:
+                status = Status.UNIMPLEMENTED if call.head.compressed else Status.INTERNAL
+                raise CallError(status, "messages must not be compressed")
+            if size > MAX_MESSAGE_BYTES:
+                text = f"a message must have {MAX_MESSAGE_BYTES} bytes at most"
+                raise CallError(Status.RESOURCE_EXHAUSTED, text)
+            size += _HEAD.size
+            if len(received) < size:
+                break
+            if call.message is not None:
+                raise CallError(Status.UNIMPLEMENTED, "a call must have one message")
+            message = bytes(received[_HEAD.size : size])
+            del received[:size]
+            if call.head.handler.streams:
+                self._held -= size
+                self._ready.append((stream, message))
+                if not call.blocked:
+                    call.deadline = min(now + CALL_S, call.give_up)
+            else:
+                call.message = message
+
+    def _ended(self, event: StreamEnded, _: float) -> None:
+        stream = event.stream_id
+        if self._spare < SPARE_FRAMES:
+            self._spare = min(self._spare + FRAMES_OF_CALL, SPARE_FRAMES)
+        call = self._calls.get(stream)
+        if call is None:
+            return
+        call.ended = True
+        if call.settled:
+            return
+        if call.received:
+            self._settle(stream, call, _failure(Status.INTERNAL, "the message is cut off"))
+        elif call.head.handler.streams:
+            self._settle(stream, call, _DONE)
+        elif call.message is None:
+            text = "a call must have one message"
+            self._settle(stream, call, _failure(Status.UNIMPLEMENTED, text))
+        else:
+            self._ready.append((stream, call.message))
+
+    def _settle(self, stream: int, call: _Call, headers: Headers) -> None:
+        """Have a call end so, after the messages that are ready."""
+        call.settled = True
+        self._ready.append((stream, headers))
+
+    def _reset(self, event: StreamReset, now: float) -> None:
+        self._spare_frame(event, now)
+        if event.stream_id in self._calls:
+            self._forget(event.stream_id)
+
+    def _opened(self, event: Event, now: float) -> None:
+        self._spare_frame(event, now)
+        self._opens = True
+
+    def _settings(self, event: RemoteSettingsChanged, now: float) -> None:
+        self._opened(event, now)
+        self._http.bound_table()
+
+    def _terminated(self, _: ConnectionTerminated, __: float) -> None:
+        # `h2` sends nothing after this. Calls are answered as they come, so hardly any is lost.
+        self.over = True
+
+    def _spare_frame(self, _: Event | None, now: float) -> None:
+        """Count a frame that brings no call nearer to its end, or may not."""
+        refill = (now - self._spared_at) * SPARE_FRAMES_PER_S
+        self._spare = min(self._spare + refill, SPARE_FRAMES) - 1
+        self._spared_at = now
+
+    # Answers
+
+    def _pump(self, stream: int, call: _Call, now: float) -> None:
+        """Send as much of an answer as the client takes."""
+        http = self._http
+        while call.unsent:
+            most = min(http.local_flow_control_window(stream), http.max_outbound_frame_size)
+            if most <= 0:
+                if not call.blocked:
+                    call.blocked, call.deadline = True, now + ANSWER_S
+                if self._unread > MAX_UNREAD_BYTES:
+                    self._give_up()
+                return
+            part, call.unsent = call.unsent[:most], call.unsent[most:]
+            self._unread -= len(part)
+            http.send_data(stream, part)
+        if call.last is not None:
+            self._end(stream, call, call.last)
+
+    def _end(self, stream: int, call: _Call, headers: Headers) -> None:
+        """Send the last of a call: its trailers, or all of its answer."""
+        if not call.begun and headers[0][0] != b":status":
+            headers = (*_ANSWERED, *headers)
+        self._http.send_headers(stream, headers, end_stream=True)
+        if not call.ended:
+            # The client need not send the rest (RFC 9113, 8.1).
+            self._http.reset_stream(stream, ErrorCodes.NO_ERROR)
+        self._forget(stream)
+
+    def _forget(self, stream: int) -> None:
+        call = self._calls.pop(stream)
+        message = 0 if call.message is None else len(call.message) + _HEAD.size
+        self._held -= len(call.received) + message
+        self._unread -= len(call.unsent)
+
+    def _give_up(self) -> None:
+        """End the connection of a client that asks too much."""
+        if not self.over:
+            self._http.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            self.over = True
+
+
+def _nothing(_: bytes, __: Origin) -> bytes:
+    raise AssertionError("there is no such method")
+
+
+_NONE = Handler(_nothing)
+
+
+def _failure(status: Status, text: str) -> Headers:
+    """The end of a call that is not OK."""
+    return (
+        (b"grpc-status", b"%d" % status),
+        (b"grpc-message", quote(text[:_MAX_TEXT], _PLAIN, errors="replace").encode()),
+        (b"grpc-accept-encoding", b"identity"),
+    )
+
+
+def _timeout(value: bytes | None) -> float | None:
+    """The time that a client waits, s; None: it does not say, or not in this form."""
+    if value is None or (found := _TIMEOUT.fullmatch(value)) is None:
+        return None
+    return int(found[1]) * _UNIT_S[found[2]]

@@ -1,0 +1,225 @@
+"""Envoy's rate limit service (envoy.service.ratelimit.v3): what its messages mean here.
+
+| Envoy | drld |
+|---|---|
+| domain | namespace |
+| descriptors | requests that pass together, or not at all |
+| entries of a descriptor | pairs of a descriptor |
+| entry `caller`, else `remote_address` | who calls, for all descriptors |
+| entry `remote_address` | a pair, too; an IPv6 address as its /64 |
+| entry `charge` = `true` | the cost is charged whatever is left, as it is known late |
+| hits_addend of a descriptor, else of the request | cost and size; 0 of a descriptor asks alone |
+| limit of a descriptor (an override) | ignored: limits are the operator's |
+
+Envoy lets a request pass if this service answers with an error, unless it is told otherwise. So
+nothing that a client of Envoy chooses may cause one: a value that is long, or is not UTF-8, stands
+for itself as a digest, hits have a greatest number, and a descriptor that is too large all the same
+is refused by the answer OVER_LIMIT. Errors are left for what an operator has configured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from drld.model import NS_PER_S
+from drld.requests import answer, descriptor
+from drld.requests.caller import Client, caller_of
+from drld.requests.datapath import RequestDatapath
+from drld.requests.grpc.call import CallError, Origin, Status
+from drld.requests.grpc.schema import (
+    CODE,
+    RATE_LIMIT,
+    RATE_LIMIT_REQUEST,
+    RATE_LIMIT_RESPONSE,
+    UNIT,
+)
+from drld.requests.model import Answer, Request
+from drld.requests.question import MAX_AMOUNT
+from drld.requests.spec import Network
+
+MAX_DESCRIPTORS = 64
+"""Of a request: each is as much work as a request of its own."""
+MAX_VALUE_BYTES = 64
+"""Of a value that stands for itself: longer ones are tokens and the like, which no limit names."""
+_DIGEST_BYTES = 16
+_MAX_UINT32 = 2**32 - 1
+_OK, _OVER_LIMIT = CODE.values["OK"], CODE.values["OVER_LIMIT"]
+_caller_of = lru_cache(maxsize=1024)(caller_of)
+"""Clients ask more than once, and to read an address takes longer than a decision."""
+_UNITS_S = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", 86_400: "DAY"}
+"""Units of Envoy's that are windows of our quotas, s."""
+
+
+class RateLimitService:
+    """Answers `ShouldRateLimit`."""
+
+    def __init__(
+        self,
+        datapath: RequestDatapath,
+        clock: Callable[[], int],
+        trusted: Callable[[], Sequence[Network]],
+    ) -> None:
+        """Have a datapath decide.
+
+        Args:
+            datapath: decides.
+            clock: that of the daemon's ticks, ns.
+            trusted: the proxies that say who calls.
+        """
+        self._datapath = datapath
+        self._clock = clock
+        self._trusted = trusted
+
+    def should_rate_limit(self, data: bytes, origin: Origin) -> bytes:
+        """The answer to a `RateLimitRequest`.
+
+        Raises:
+            CallError, InputError: it is none that Envoy sends if it is configured well.
+        """
+        asked = RATE_LIMIT_REQUEST.decode(data)
+        domain, descriptors = asked.get("domain", ""), asked.get("descriptors", ())
+        if not 0 < len(domain) <= descriptor.MAX_BYTES:
+            raise _invalid(f"domain: must have 1 to {descriptor.MAX_BYTES} characters")
+        if not 1 <= len(descriptors) <= MAX_DESCRIPTORS:
+            raise _invalid(f"descriptors: there must be 1 to {MAX_DESCRIPTORS}")
+        pairs = [_pairs(it) for it in descriptors]
+        caller = self._caller(pairs, origin)
+        requests = []
+        for its, each in zip(pairs, descriptors, strict=True):
+            if (request := _request(domain, its, each, asked, caller)) is None:
+                # Not one of them is known, so none is charged.
+                return _refusal(len(descriptors))
+            requests.append(request)
+        if len({it.charge for it in requests}) > 1:
+            raise _invalid("charge: must be an entry of all descriptors, or of none")
+        return _response(self._datapath.decide_all(requests, self._clock()))
+
+    def _caller(self, descriptors: Sequence[Mapping[str, str]], origin: Origin) -> str:
+        """Who calls: as an entry says, else whoever has called us."""
+        for pairs in descriptors:
+            if caller := pairs.get("caller"):
+                return caller
+        for pairs in descriptors:
+            if address := pairs.get("remote_address"):
+                return address
+        return _caller_of(origin.client, origin.forwarded, tuple(self._trusted()))
+
+
+def _invalid(message: str) -> CallError:
+    return CallError(Status.INVALID_ARGUMENT, message)
+
+
+def _pairs(each: Mapping[str, Any]) -> dict[str, str]:
+    """The entries of a descriptor."""
+    pairs: dict[str, str] = {}
+    for entry in each.get("entries", ()):
+        name = entry.get("key", "")
+        if name in pairs:
+            raise _invalid("entries: a key must not be given twice: set descriptor_key")
+        pairs[name] = _value(entry.get("value", ""))
+    if address := pairs.get("remote_address"):
+        # As a caller: one host commonly has the IPv6 addresses of a /64.
+        pairs["remote_address"] = _caller_of(Client(address), (), ())
+    return pairs
+
+
+def _value(text: str) -> str:
+    """A value, or a digest of it in its place."""
+    if len(text) <= MAX_VALUE_BYTES // 4 and text.isascii():
+        return text
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data.decode()
+        sound = True
+    except UnicodeDecodeError:
+        sound = False
+    if sound and len(data) <= MAX_VALUE_BYTES:
+        return text
+    return f"#{blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def _request(
+    domain: str,
+    pairs: Mapping[str, str],
+    each: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    caller: str,
+) -> Request | None:
+    """The request that a descriptor is; None: it is larger than any may be."""
+    if each.get("is_negative_hits"):
+        raise _invalid("is_negative_hits: hits are not given back here")
+    hits = each["hits_addend"].get("value", 0) if "hits_addend" in each else None
+    if hits is None:
+        hits = asked.get("hits_addend") or None
+    cost = 1 if hits is None else min(hits, MAX_AMOUNT)
+    its = {name: value for name, value in pairs.items() if name not in ("caller", "charge")}
+    charge = pairs.get("charge", "false")
+    if charge not in ("true", "false"):
+        raise _invalid("charge: must be true or false")
+    try:
+        checked = descriptor.check(its)
+    except descriptor.TooLargeError:
+        return None
+    return Request(domain, checked, cost, (hits and cost) or None, caller, charge=charge == "true")
+
+
+def _refusal(count: int) -> bytes:
+    """The answer to what is too large to be looked at."""
+    statuses = [{"code": _OVER_LIMIT}] * count
+    return RATE_LIMIT_RESPONSE.encode({"overall_code": _OVER_LIMIT, "statuses": statuses})
+
+
+def _response(answers: Sequence[Answer]) -> bytes:
+    """The `RateLimitResponse` of answers in the order of their descriptors."""
+    admitted = all(it.admitted for it in answers)
+    whole = answers[0] if len(answers) == 1 else _whole(answers, admitted)
+    headers = [{"key": name, "value": value} for name, value in answer.fields(whole).items()]
+    return RATE_LIMIT_RESPONSE.encode(
+        {
+            "overall_code": _OK if admitted else _OVER_LIMIT,
+            "statuses": [_status(it) for it in answers],
+            "response_headers_to_add": headers,
+        }
+    )
+
+
+def _whole(answers: Sequence[Answer], admitted: bool) -> Answer:
+    """All answers as one, with each limit as the last request under it left it."""
+    standings = {it.limit.id: it for each in answers for it in each.standings}
+    refused = [it.refused for it in answers if it.refused is not None]
+    # One that never passes is no standing of its answer.
+    standings |= {it.limit.id: it for it in refused if it.wait_ns is None}
+    return Answer(admitted, list(standings.values()), next(iter(refused), None), None)
+
+
+def _status(decided: Answer) -> dict[str, Any]:
+    """A `DescriptorStatus`: of the limit that refuses, or has the smallest part left."""
+    status: dict[str, Any] = {"code": _OK if decided.admitted else _OVER_LIMIT}
+    standing = answer.tightest(decided)
+    if standing is None:
+        return status
+    status["current_limit"] = _limit(standing.limit.name, *answer.quota_of(standing))
+    left_ns = standing.wait_ns or standing.reset_ns
+    if (remaining := answer.remaining_of(standing)) is not None:
+        status["limit_remaining"] = min(math.floor(remaining), _MAX_UINT32)
+    if left_ns is not None:
+        # Envoy tells its client whole seconds, and would cut a part of one off.
+        status["duration_until_reset"] = {"seconds": -(-left_ns // NS_PER_S)}
+    return status
+
+
+@lru_cache(maxsize=1024)
+def _limit(name: str, number: int, window_s: int) -> bytes:
+    """A `RateLimit`; a window that is no unit is told as the next larger one."""
+    unit_s = min((it for it in _UNITS_S if it >= window_s), default=max(_UNITS_S))
+    return RATE_LIMIT.encode(
+        {
+            "requests_per_unit": min(number * unit_s // window_s, _MAX_UINT32),
+            "unit": UNIT.values[_UNITS_S[unit_s]],
+            "name": name,
+        }
+    )
