@@ -21,6 +21,7 @@ from testbed.bench import (
 from testbed.bench.lanes import Setting
 from testbed.bench.report import PAGE, REQUESTS
 from testbed.bench.requests import contest, memory
+from testbed.bench.rls import measure as rls
 from testbed.bench.summary import Outcome
 from testbed.harness.page import Page
 
@@ -47,6 +48,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "hostile": Benchmark("the cost of a hostile gossip datagram", hostile.measure),
     "requests": Benchmark("a decision on a request, beside Redis", contest.measure, REQUESTS),
     "requests-memory": Benchmark("the memory of keys", memory.measure, REQUESTS),
+    "rls": Benchmark("a call of Envoy's rate limit service", rls.measure, REQUESTS),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """The benchmarks in the order in which they run."""

@@ -1,0 +1,1 @@
+"""`scripts/bench rls`: what a call of Envoy's rate limit service costs its server."""
