@@ -19,6 +19,7 @@ PURE = (
     "drld/capture",
     "drld/capture/registered",
     "drld/cli/view",
+    "drld/client/protocol",
     "drld/doctor",
     "drld/ebpf/bytecode",
     "drld/estimate",
@@ -38,6 +39,7 @@ SHELLS = (
     "drld/capture/nfqueue",
     "drld/capture/registered/doctor",
     "drld/cli",
+    "drld/client",
     "drld/config",
     "drld/control",
     "drld/daemon",
@@ -179,6 +181,15 @@ def test_the_simulated_tcp_knows_neither_fleet_nor_limiter(path: Path) -> None:
     assert {name for name in ours if not within(name, "testbed.tcp")} <= {
         "testbed", "drld.model", "drld.police.policer",
     }  # fmt: skip
+
+
+def test_the_client_library_knows_nothing_of_the_limiter() -> None:
+    """So an application that imports it imports neither trio nor what reads configurations."""
+    for path in (ROOT / "drld/client").rglob("*.py"):
+        ours = {name for name in imports(path) if folder_of(name) is not None}
+        assert {name for name in ours if not within(name, "drld.client")} <= {
+            "drld", "drld.errors", "drld.model", "drld.police.token_bucket",
+        }, path  # fmt: skip
 
 
 def test_scapy_stays_out_of_the_product() -> None:

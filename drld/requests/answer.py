@@ -15,7 +15,7 @@ from drld.model import NS_PER_S
 from drld.requests.model import Answer, Standing
 from drld.requests.quantity import quota
 from drld.requests.spec import REQUESTS
-from drld.spec import OnFailure
+from drld.spec import LimitSpec, OnFailure
 
 MAX_FIELDS = 16
 """Limits in a field: the others are in the JSON object."""
@@ -89,8 +89,14 @@ def tightest(answer: Answer) -> Standing | None:
     return answer.refused or min(answer.standings, key=_part_left, default=None)
 
 
+def failure_word(limit: LimitSpec) -> str:
+    """What a client does while no limiter answers."""
+    on_failure = limit.on_failure
+    return "share" if on_failure is OnFailure.DEFAULT else on_failure.value
+
+
 def _limit(standing: Standing) -> LimitAnswer:
-    policy, on_failure = standing.limit.policy, standing.limit.on_failure
+    policy = standing.limit.policy
     number, window_s = quota_of(standing)
     reset_ns = standing.reset_ns
     return LimitAnswer(
@@ -102,7 +108,7 @@ def _limit(standing: Standing) -> LimitAnswer:
         burst=policy.unit.shown_amount(policy.burst),
         remaining=remaining_of(standing),
         reset_s=None if reset_ns is None else reset_ns / NS_PER_S,
-        on_failure="share" if on_failure is OnFailure.DEFAULT else on_failure.value,
+        on_failure=failure_word(standing.limit),
     )
 
 

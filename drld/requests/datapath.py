@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from drld.estimate.flows import FlowSample
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
@@ -56,6 +56,16 @@ _Held: TypeAlias = tuple[LimitSpec, Policer | KeyPolicer]
 """A limit that a request falls under, and its policer."""
 _Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
 """A limit, what a request costs under it, tokens, and its policer."""
+
+
+class Plan(NamedTuple):
+    """A request that is asked about often (`RequestDatapath.plan`)."""
+
+    generation: int
+    request: Request
+    flow: FlowId
+    under: Sequence[_Under] | None
+    """What it costs under each limit, and their policers; None: it takes all of `decide`."""
 
 
 class RequestDatapath(PolicerSet):
@@ -87,6 +97,12 @@ class RequestDatapath(PolicerSet):
         self._now_ns = 0
         """Of the last tick."""
         self._counts = dict.fromkeys(("requests_unmatched", "requests_oversized"), 0)
+        self._generation = 0
+        """How often `attach` was called: plans of an earlier one are of no use."""
+        self.limits: Mapping[int, LimitSpec] = {}
+        """By their ids."""
+        self.shares: dict[int, Enforcement] = {}
+        """What this host may admit without any word of the fleet, by the ids of limits."""
 
     # What every datapath does
 
@@ -96,6 +112,10 @@ class RequestDatapath(PolicerSet):
         self.replace(pairs, now_ns)
         self._matcher = Matcher(limit for limit, _ in pairs)
         self.keyed.replace((limit for limit, _ in pairs if limit.policy.keyed), now_ns)
+        self._generation += 1
+        self.limits = {limit.id: limit for limit, _ in pairs}
+        first = {limit.id: enforcement for limit, enforcement in pairs}
+        self.shares = {**first, **{key: it for key, it in self.shares.items() if key in first}}
 
     def snapshot(self, limit_id: int, flow: FlowKey | Request) -> Policer:
         """See `Datapath.snapshot`: the flow is that of a request, whose bucket is that of `CALLER`;
@@ -116,7 +136,8 @@ class RequestDatapath(PolicerSet):
         return policer
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
-        """See `Datapath.set_share`; does nothing, as without the daemon nobody answers."""
+        """See `Datapath.set_share`; clients enforce it, as without the daemon nobody answers."""
+        self.shares[limit_id] = share
 
     def flush(self, now_ns: int) -> None:
         """See `Datapath.flush`; the records are in force since `program`."""
@@ -339,6 +360,43 @@ class RequestDatapath(PolicerSet):
         hashed = self._keyed.copy()
         hashed.update(caller.encode())
         return int.from_bytes(hashed.digest(), "big")
+
+    # Questions that are asked often
+
+    def plan(self, request: Request) -> Plan:
+        """What `decide` finds out about a request that does not change until the next `attach`."""
+        limits = self._matcher.limits(request.namespace, request.descriptor)
+        plain = request.cost > 0 and request.at_least is None and not request.charge
+        # The policer of a key is looked up for each request.
+        if not plain or not limits or any(it.policy.keyed for it in limits):
+            return Plan(self._generation, request, 0, None)
+        held = self._held(request)
+        simple = not oversized(limits, request)
+        under = self._under(held, request) if simple else None
+        return Plan(self._generation, request, self._flow(request.caller), under)
+
+    def decide_planned(self, plan: Plan, now_ns: int) -> Answer | None:
+        """Do as `decide`, in a third of the time; None: make another plan, as limits changed."""
+        generation, request, flow, under = plan
+        if generation != self._generation:
+            return None
+        if under is None:
+            return self.decide(request, now_ns)
+        refused_by = self._police(under, flow, now_ns)
+        standings = []
+        if refused_by is None:
+            for limit, amount, policer in under:
+                bucket = policer.bucket
+                if (depth := bucket.depth) is None:
+                    standings.append(Standing(limit, amount, None, None, 0))
+                else:
+                    reset_ns = bucket.wait_ns(depth, 0)
+                    standings.append(Standing(limit, amount, max(bucket.tokens, 0), reset_ns, 0))
+            return Answer(True, standings, None, None, request.cost)
+        standings = [self._standing(*it, flow, now_ns, admitted=False) for it in under]
+        refused = next(it for it in standings if it.limit is refused_by)
+        reason = f"above the limit {refused_by.name}"
+        return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:

@@ -7,7 +7,7 @@ HTTP request, whose size the server bounds (drld.control.connection).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -55,6 +55,19 @@ def of_query(query: bytes, caller: str) -> tuple[Request, int]:
     if "charge" in asked:
         asked["charge"] = {"true": True, "false": False}.get(asked["charge"], asked["charge"])
     return _request(asked, given, caller), int(asked.get("refused", "429"))
+
+
+def of_batch(parts: Sequence[str], amounts: Mapping[str, object], caller: str) -> Request:
+    """The request whose namespace, caller, and names and values by turns these are.
+
+    `amounts` are `cost`, `bytes`, `at_least` and `charge`, where they are given; `caller` is as in
+    `of_query`, where the given one is empty.
+
+    Raises:
+        InputError: there is no such request.
+    """
+    asked = {"namespace": parts[0], "caller": parts[1] or caller, **amounts}
+    return _request(asked, _unique(zip(parts[2::2], parts[3::2], strict=True)), caller)
 
 
 def of_json(body: bytes, caller: str) -> tuple[list[Request], bool]:

@@ -24,6 +24,7 @@ from ssl import SSLContext
 import trio
 from starlette.types import ASGIApp
 
+from drld.client.protocol.greeting import MAGIC
 from drld.control.connection import REQUEST_S, WRITE_S
 from drld.control.credentials import Credentials
 from drld.control.server import Connections, Conversation, claimed
@@ -33,6 +34,7 @@ from drld.log_event import event
 from drld.requests.caller import Client, caller_of, certificate_name
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
+from drld.requests.front.batch import BatchFront
 from drld.requests.front.grpc_connection import GrpcConnection, grpc_handlers
 from drld.requests.front.protocols import Begin, Negotiated
 from drld.requests.grpc.call import Handlers
@@ -66,16 +68,19 @@ class RequestConnections(Connections):
         self,
         app: ASGIApp,
         turns: Turns,
+        batch: BatchFront,
+        grpc: Handlers,
         tls: Callable[[], SSLContext | None] = lambda: None,
-        grpc: Handlers | None = None,
     ) -> None:
-        """Serve clients of HTTP by this application, and those of gRPC by these handlers.
+        """Serve clients of HTTP by this application, of batches by this front, of gRPC by these
+        handlers.
 
         `tls` makes the context of a new connection over TCP; None is no TLS.
         """
         super().__init__(app, turns)
+        self._batch = batch
         self._tls = tls
-        self._grpc = grpc or {}
+        self._grpc = grpc
         self._pace = trio.Lock()
 
     def peer(self, sock: trio.socket.SocketType, address: object) -> Client:
@@ -112,7 +117,10 @@ class RequestConnections(Connections):
     @property
     def protocols(self) -> Mapping[bytes, Begin]:
         """What is spoken besides HTTP/1.1, by its first bytes; each has a line here."""
-        return {PREFACE: partial(GrpcConnection, self._grpc, self._turns)}
+        return {
+            MAGIC: self._batch.connection,
+            PREFACE: partial(GrpcConnection, self._grpc, self._turns),
+        }
 
     def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
         """A client in any protocol."""
@@ -155,8 +163,9 @@ async def serve_requests(
     Raises:
         ConfigError: an address cannot be bound.
     """
-    grpc = grpc_handlers(datapath, clock, trusted)
-    connections = RequestConnections(make_app(datapath, clock, trusted), turns, tls, grpc)
+    application = make_app(datapath, clock, trusted)
+    batch, grpc = BatchFront(datapath, clock, turns), grpc_handlers(datapath, clock, trusted)
+    connections = RequestConnections(application, turns, batch, grpc, tls)
     with ExitStack() as stack:
         listeners = [stack.enter_context(_listener(address)) for address in listen]
         addresses: list[Address] = [

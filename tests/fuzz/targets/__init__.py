@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.fuzz.targets import (
     api,
+    batch,
     capture,
     channel,
     config,
@@ -44,6 +45,7 @@ TARGETS: dict[str, Target] = {
     "grpc": grpc.TARGET,
     "rls": rls.TARGET,
     "request-log": request_log.TARGET,
+    "batch": batch.TARGET,
 }
 
 

@@ -21,6 +21,8 @@ from drld.requests import descriptor, question
 from drld.requests.caller import MAX_CALLER_BYTES, Client
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import make_app
+from drld.requests.front.batch import BatchFront
+from drld.requests.front.grpc_connection import grpc_handlers
 from drld.requests.front.server import RequestConnections
 from drld.requests.model import Request
 from drld.requests.spec import RequestMatch
@@ -103,7 +105,10 @@ def serving() -> tuple[RequestDatapath, RequestConnections]:
     on_bytes = limit_spec("fair", id=2, name="bytes", match=of_plan)
     limits = (request_limit(), on_bytes)
     datapath.attach([(it, Enforcement(depth=it.policy.burst)) for it in limits], 0)
-    return datapath, RequestConnections(make_app(datapath, lambda: 0), Turns())
+    turns = Turns()
+    batch = BatchFront(datapath, lambda: 0, turns)
+    grpc = grpc_handlers(datapath, lambda: 0, tuple)
+    return datapath, RequestConnections(make_app(datapath, lambda: 0), turns, batch, grpc)
 
 
 def seeds() -> list[bytes]:

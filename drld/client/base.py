@@ -1,0 +1,133 @@
+"""What all clients have in common: what they are made of, and what they know of the limiter."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from random import Random, SystemRandom
+from time import monotonic_ns
+
+from drld.client.protocol.address import read_address
+from drld.client.protocol.availability import Availability
+from drld.client.protocol.lease import Lease
+from drld.client.protocol.limit_table import LimitTable
+from drld.client.protocol.model import NO_PAIRS, Answer, Question
+
+log = logging.getLogger("drld.client")
+
+TIMEOUT_S = 0.25
+"""Some ticks of a busy limiter; it answers in less than a millisecond otherwise."""
+
+
+class BaseClient:
+    """A client of one limiter."""
+
+    def __init__(
+        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+    ) -> None:
+        """Ask the limiter at this address; nothing is connected before the first question.
+
+        Args:
+            address: one of `requests.listen`: `/run/drld/requests.sock`, `127.0.0.1:8099`.
+            timeout_s: for an answer, and for the connection if there is none.
+            on_failure: `open` or `closed`, while the limiter has never answered; later, what the
+                limits say.
+
+        Raises:
+            ValueError: an argument is not as it must be.
+        """
+        self._address = read_address(address)
+        self._timeout_s = timeout_s
+        self._availability = Availability(Random(SystemRandom().getrandbits(64)), on_failure)
+        self._process = SystemRandom().getrandbits(64)
+
+    @property
+    def limits(self) -> LimitTable | None:
+        """The limits, as the limiter told them last; None: it never did."""
+        return self._availability.table
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Questions `answered` by the limiter, `degraded`: decided without it, and `failures`."""
+        return self._availability.counts
+
+    def _without(self, questions: Sequence[Question], reason: object) -> list[Answer]:
+        """Decide without the limiter, which has just failed for this reason."""
+        now_ns = monotonic_ns()
+        if line := self._availability.failed(str(reason) or "no answer in time", now_ns):
+            log.warning("%s", line)
+        return self._availability.without(questions, now_ns)
+
+    def _answered(self, number: int) -> None:
+        """Note that the limiter has answered so many questions."""
+        if line := self._availability.answered(number):
+            log.info("%s", line)
+
+
+class AsyncClient(BaseClient, ABC):
+    """A client for the tasks of an event loop."""
+
+    @abstractmethod
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """Ask several questions at once; the answers are in their order."""
+
+    async def check(
+        self,
+        namespace: str,
+        descriptor: Mapping[str, str] = NO_PAIRS,
+        *,
+        cost: int = 1,
+        caller: str = "",
+        size: int | None = None,
+    ) -> Answer:
+        """Ask whether a request may pass (`Question`); it is charged if it may."""
+        return (await self.ask([Question(namespace, descriptor, cost, caller, size)]))[0]
+
+    def lease(
+        self, namespace: str, descriptor: Mapping[str, str] = NO_PAIRS, *, caller: str = ""
+    ) -> AsyncLease:
+        """Decisions in this process on one hot key (`drld.client.protocol.lease`)."""
+        return AsyncLease(self, Question(namespace, descriptor, caller=caller), self._lock())
+
+    @abstractmethod
+    def _lock(self) -> AbstractAsyncContextManager[object]:
+        """A lock of the event loop."""
+
+
+class AsyncLease:
+    """Decisions on one hot key."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        question: Question,
+        asking: AbstractAsyncContextManager[object],
+    ) -> None:
+        self._client = client
+        self._question = question
+        self._lease = Lease()
+        self._asking = asking
+
+    @property
+    def lost(self) -> int:
+        """Requests that were charged, and not used."""
+        return self._lease.lost
+
+    async def take(self, cost: int = 1) -> bool:
+        """Decide about a request, and ask the limiter where that is needed."""
+        decided = self._lease.take(cost, monotonic_ns())
+        if decided is not None:
+            return decided
+        async with self._asking:
+            # Another task may have asked meanwhile.
+            now_ns = monotonic_ns()
+            decided = self._lease.take(cost, now_ns)
+            if decided is not None:
+                return decided
+            wanted = self._lease.wanted(cost, now_ns)
+            question = self._question._replace(cost=wanted, at_least=cost)
+            (answer,) = await self._client.ask([question])
+            return self._lease.receive(answer, cost, now_ns, monotonic_ns())

@@ -1,0 +1,145 @@
+"""A decorator for functions whose calls are limited.
+
+    @limited("emails", "100/minute", client=client, key=lambda user: {"user": user})
+    def send_email(user): ...
+
+The namespace and the key say which limits of the fleet decide; the fleet's rates are in force. The
+rate in the decorator is what this process keeps by itself, for each key, where the fleet has no
+such limit, where no limiter has ever answered, or without a client. So a call is never unlimited,
+and the rate that the source shows is compared with the fleet's: the log says once where they
+differ. A call above a limit raises `RateLimitedError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from time import monotonic_ns
+from typing import Any, TypeVar, cast
+
+from drld.client.base import AsyncClient
+from drld.client.on_threads import Client
+from drld.client.protocol.fallback import Fallback
+from drld.client.protocol.limit_table import LimitInfo, LimitTable
+from drld.client.protocol.model import NO_PAIRS, Answer, Question
+from drld.client.protocol.rate import parse_rate
+
+log = logging.getLogger("drld.client")
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ITEM = 1_000_000
+"""Tokens of a request in a bucket of this process."""
+
+
+class RateLimitedError(Exception):
+    """A call is above a limit."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.error or f"above the limit {answer.limit or ''}".rstrip())
+        self.answer = answer
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """Time after which the call may pass; None: it never will, as things are."""
+        return self.answer.retry_after_s
+
+
+def limited(
+    namespace: str,
+    rate: str,
+    *,
+    client: Client | AsyncClient | None = None,
+    key: Callable[..., Mapping[str, str]] = lambda *_, **__: NO_PAIRS,
+    cost: int = 1,
+) -> Callable[[F], F]:
+    """Limit the calls of a function, or of a coroutine function.
+
+    Args:
+        namespace: of the limits.
+        rate: such as `100/minute`; also the burst, where this process keeps it.
+        client: of a limiter: one for threads for a function, one of the event loop for a
+            coroutine function; None: this process alone limits.
+        key: what a call is about, from its arguments.
+        cost: of a call.
+
+    Raises:
+        ValueError: the rate is none.
+        TypeError: the client is one for another kind of function.
+    """
+    own = _OwnLimit(namespace, rate)
+
+    def decorate(function: F) -> F:
+        waits = inspect.iscoroutinefunction(function)
+        if client is not None and isinstance(client, AsyncClient) != waits:
+            kind = "a coroutine function" if waits else "a function that is no coroutine function"
+            raise TypeError(f"client: must be one for {kind} (got {type(client)!r})")
+
+        def known() -> LimitTable | None:
+            return None if client is None else client.limits
+
+        def asked(*args: Any, **kwargs: Any) -> Question:
+            return Question(namespace, key(*args, **kwargs), cost)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            question = asked(*args, **kwargs)
+            answers = client.ask([question]) if isinstance(client, Client) else None
+            own.check(question, answers[0] if answers else None, known())
+            return function(*args, **kwargs)
+
+        @wraps(function)
+        async def wait(*args: Any, **kwargs: Any) -> Any:
+            question = asked(*args, **kwargs)
+            answers = await client.ask([question]) if isinstance(client, AsyncClient) else None
+            own.check(question, answers[0] if answers else None, known())
+            return await cast(Awaitable[Any], function(*args, **kwargs))
+
+        return cast(F, wait if waits else call)
+
+    return decorate
+
+
+class _OwnLimit:
+    """The rate that a decorator names."""
+
+    def __init__(self, namespace: str, rate: str) -> None:
+        self._namespace = namespace
+        self._rate = rate
+        self._quota, self._window_s = quota, window_s = parse_rate(rate)
+        self._buckets = Fallback("open")
+        fill = max(quota * _ITEM // window_s, 1)
+        limit = LimitInfo(
+            rate, namespace, {}, "share", True, "requests", _ITEM, quota, window_s, fill, fill,
+            quota * _ITEM, ("key",),
+        )  # fmt: skip
+        self._buckets.learn(LimitTable((limit,), 1))
+        self._compared: LimitTable | None = None
+
+    def check(self, question: Question, answer: Answer | None, table: LimitTable | None) -> None:
+        """Return if a call may pass.
+
+        Raises:
+            RateLimitedError: it may not.
+        """
+        if answer is None or (answer.error is None and not self._of_fleet(question, table)):
+            name = "\xff".join(part for pair in question.descriptor.items() for part in pair)
+            local = question._replace(descriptor={"key": name})
+            answer = self._buckets.decide(local, monotonic_ns())
+        if not answer.admitted:
+            raise RateLimitedError(answer)
+
+    def _of_fleet(self, question: Question, table: LimitTable | None) -> bool:
+        """Whether the fleet has a limit for this call."""
+        limits = table.limits if table else ()
+        under = [it for it in limits if it.covers(question.namespace, question.descriptor)]
+        if under and table is not self._compared:
+            self._compared = table
+            if not any(it.quota * self._window_s == self._quota * it.window_s for it in under):
+                rates = ", ".join(f"{it.name}: {it.quota} in {it.window_s} s" for it in under)
+                log.warning(
+                    "namespace %s: a decorator says %s, and the fleet has other rates: %s",
+                    *(self._namespace, self._rate, rates),
+                )
+        return bool(under)

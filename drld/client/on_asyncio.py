@@ -1,0 +1,167 @@
+"""The client for asyncio: one connection carries the questions of all tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic_ns
+
+from drld.client.base import TIMEOUT_S, AsyncClient
+from drld.client.protocol.availability import Availability
+from drld.client.protocol.conversation import Conversation
+from drld.client.protocol.exchange import Exchange
+from drld.client.protocol.model import Answer, Question
+from drld.errors import WireError
+
+
+class Client(AsyncClient):
+    """Asks one limiter, for the tasks of one event loop."""
+
+    def __init__(
+        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+    ) -> None:
+        """See `BaseClient`."""
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def __aenter__(self) -> Client:
+        """Use it in a context, which closes its connection."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        # asyncio closes the socket in its next pass.
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        if self._connection is not None:
+            self._connection.end("the client has been closed")
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """See `AsyncClient.ask`."""
+        now_ns = monotonic_ns()
+        if not self._availability.may_ask(now_ns):
+            return self._availability.without(questions, now_ns)
+        try:
+            answers = await asyncio.wait_for(self._asked(questions), self._timeout_s)
+        except (OSError, WireError, asyncio.TimeoutError) as error:
+            if self._connection is not None:
+                self._connection.end(error)
+            return self._without(questions, error)
+        self._answered(len(questions))
+        return answers
+
+    def _lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
+        """The limiter's answers.
+
+        Raises:
+            OSError: there is no connection, or no more.
+            WireError: no limiter answers so.
+        """
+        connection = await self._connected()
+        used = connection.used
+        try:
+            return await connection.answers(questions, self._availability)
+        except ConnectionError:
+            if not used:
+                raise
+        # The limiter has ended an idle connection, or has restarted.
+        connection = await self._connected()
+        return await connection.answers(questions, self._availability)
+
+    async def _connected(self) -> _Connection:
+        """The connection, a new one if need be.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        async with self._connecting:
+            if self._connection is None or self._connection.ended:
+                connection = _Connection()
+                await connection.open(self._address, self._process)
+                self._connection = connection
+            return self._connection
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the calls that wait for its answers."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.ended = False
+        self.used = False
+        """Whether the limiter has ever answered on it."""
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[Exchange, asyncio.Future[None]] = {}
+
+    async def open(self, address: tuple[str, int] | str, process: int) -> None:
+        """Connect, and send the greeting.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        loop = asyncio.get_running_loop()
+        if isinstance(address, str):
+            await loop.create_unix_connection(lambda: self, address)
+        else:
+            await loop.create_connection(lambda: self, *address)
+        assert self._transport is not None
+        self._transport.write(self.conversation.greeting(process))
+
+    async def answers(
+        self, questions: Sequence[Question], availability: Availability
+    ) -> list[Answer]:
+        """Ask, and wait for the answers.
+
+        Raises:
+            ConnectionError: the connection has ended.
+        """
+        assert self._transport is not None
+        exchange = Exchange(self.conversation, availability, questions, monotonic_ns())
+        self._transport.write(exchange.data)
+        if exchange.missing:
+            self._waiting[exchange] = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting[exchange]
+            finally:
+                self._waiting.pop(exchange, None)
+        self.used = True
+        return exchange.answers()
+
+    def end(self, reason: object) -> None:
+        """End the connection, and all calls that wait."""
+        if not self.ended:
+            self.ended = True
+            if self._transport is not None:
+                self._transport.abort()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ConnectionError(str(reason)))
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        try:
+            events = self.conversation.receive(data)
+        except WireError as error:
+            self.end(error)
+            return
+        for exchange, future in self._waiting.items():
+            exchange.receive(events)
+            if not exchange.missing and not future.done():
+                future.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self.end(exc or "it has ended the connection")

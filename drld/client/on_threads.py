@@ -1,0 +1,214 @@
+"""The client for threads: it waits for each answer; one may be used by many threads at a time.
+
+Connections are kept and used again. After a fork the child opens its own, so a client may be made
+before a server forks its workers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from random import SystemRandom
+from threading import Lock
+from time import monotonic_ns
+
+from drld.client.base import TIMEOUT_S, BaseClient
+from drld.client.protocol.conversation import Conversation, Event
+from drld.client.protocol.exchange import Exchange, chunks
+from drld.client.protocol.lease import Lease
+from drld.client.protocol.model import NO_PAIRS, Answer, Question
+from drld.errors import WireError
+
+MAX_IDLE = 4
+"""Connections that are kept while nobody uses them: a limiter has 256 for one user."""
+_READ_BYTES = 262_144
+
+
+class Client(BaseClient):
+    """Asks one limiter."""
+
+    def __init__(
+        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+    ) -> None:
+        """See `BaseClient`."""
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        self._owner = os.getpid()
+        """The process whose connections these are."""
+        self._idle: list[_Connection] = []
+
+    def __enter__(self) -> Client:
+        """Use it in a context, which closes its connections."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def check(
+        self,
+        namespace: str,
+        descriptor: Mapping[str, str] = NO_PAIRS,
+        *,
+        cost: int = 1,
+        caller: str = "",
+        size: int | None = None,
+    ) -> Answer:
+        """Ask whether a request may pass (`Question`); it is charged if it may."""
+        return self.ask([Question(namespace, descriptor, cost, caller, size)])[0]
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """Ask several questions at once; the answers are in their order."""
+        now_ns = monotonic_ns()
+        if not self._availability.may_ask(now_ns):
+            return self._availability.without(questions, now_ns)
+        deadline_ns = now_ns + round(self._timeout_s * 1e9)
+        connection = self._kept()
+        try:
+            if connection is not None:
+                try:
+                    return self._exchanged(connection, questions, deadline_ns)
+                except (ConnectionError, EOFError):
+                    # The limiter has ended an idle connection, or has restarted.
+                    self.close()
+            return self._exchanged(self._connected(deadline_ns), questions, deadline_ns)
+        except (OSError, EOFError, WireError) as error:
+            return self._without(questions, error)
+
+    def lease(
+        self, namespace: str, descriptor: Mapping[str, str] = NO_PAIRS, *, caller: str = ""
+    ) -> ThreadsLease:
+        """Decisions in this process on one hot key (`drld.client.protocol.lease`)."""
+        return ThreadsLease(self, Question(namespace, descriptor, caller=caller))
+
+    def _kept(self) -> _Connection | None:
+        if self._owner != os.getpid():
+            # After a fork, the connections are those of the parent.
+            self._owner = os.getpid()
+            self._idle = []
+            self._process = SystemRandom().getrandbits(64)
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connected(self, deadline_ns: int) -> _Connection:
+        return _Connection(self._address, deadline_ns, self._process)
+
+    def _exchanged(
+        self, connection: _Connection, questions: Sequence[Question], deadline_ns: int
+    ) -> list[Answer]:
+        """Ask on this connection, which is kept if all goes well.
+
+        Raises:
+            OSError: there is no answer.
+            EOFError: the limiter has ended the connection.
+            WireError: no limiter answers so.
+        """
+        answers: list[Answer] = []
+        open_: list[Exchange] = []
+        try:
+            for chunk in [*chunks(questions), None]:
+                if chunk is not None:
+                    now_ns = monotonic_ns()
+                    made = Exchange(connection.conversation, self._availability, chunk, now_ns)
+                    connection.send(made.data, deadline_ns)
+                    open_.append(made)
+                # The limiter decides about one part while the next is written.
+                while len(open_) > (chunk is not None):
+                    while open_[0].missing:
+                        events = connection.receive(deadline_ns)
+                        for exchange in open_:
+                            exchange.receive(events)
+                    answers += open_.pop(0).answers()
+        except BaseException:
+            connection.close()
+            raise
+        self._answered(len(questions))
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answers
+
+
+class ThreadsLease:
+    """Decisions on one hot key; one may be used by many threads at a time."""
+
+    def __init__(self, client: Client, question: Question) -> None:
+        self._client = client
+        self._question = question
+        self._owner = os.getpid()
+        self._lease = Lease()
+        self._lock = Lock()
+
+    @property
+    def lost(self) -> int:
+        """Requests that were charged, and not used."""
+        return self._lease.lost
+
+    def take(self, cost: int = 1) -> bool:
+        """Decide about a request, and ask the limiter where that is needed."""
+        if self._owner != os.getpid():
+            # Tokens that were taken before a fork are the parent's.
+            self._owner, self._lease, self._lock = os.getpid(), Lease(), Lock()
+        with self._lock:
+            now_ns = monotonic_ns()
+            decided = self._lease.take(cost, now_ns)
+            if decided is not None:
+                return decided
+            wanted = self._lease.wanted(cost, now_ns)
+            question = self._question._replace(cost=wanted, at_least=cost)
+            (answer,) = self._client.ask([question])
+            return self._lease.receive(answer, cost, now_ns, monotonic_ns())
+
+
+class _Connection:
+    """One connection of one thread at a time."""
+
+    def __init__(self, address: tuple[str, int] | str, deadline_ns: int, process: int) -> None:
+        self.conversation = Conversation()
+        timeout_s = _left_s(deadline_ns)
+        if isinstance(address, str):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.settimeout(timeout_s)
+            try:
+                self._socket.connect(address)
+            except BaseException:
+                self._socket.close()
+                raise
+        else:
+            self._socket = socket.create_connection(address, timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._greeting = self.conversation.greeting(process)
+
+    def send(self, data: bytes, deadline_ns: int) -> None:
+        """Send bytes, after the greeting if that has not been sent."""
+        self._socket.settimeout(_left_s(deadline_ns))
+        self._socket.sendall(self._greeting + data if self._greeting else data)
+        self._greeting = b""
+
+    def receive(self, deadline_ns: int) -> list[Event]:
+        """What the limiter says next."""
+        self._socket.settimeout(_left_s(deadline_ns))
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise EOFError("it has ended the connection")
+        return self.conversation.receive(data)
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(OSError):
+            self._socket.close()
+
+
+def _left_s(deadline_ns: int) -> float:
+    left_ns = deadline_ns - monotonic_ns()
+    if left_ns <= 0:
+        raise TimeoutError("no answer in time")
+    return left_ns / 1e9

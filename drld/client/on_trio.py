@@ -1,0 +1,174 @@
+"""The client for trio: one connection carries the questions of all tasks.
+
+It has no task of its own. Of those that wait for answers one reads, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic_ns
+
+import trio
+
+from drld.client.base import TIMEOUT_S, AsyncClient
+from drld.client.protocol.availability import Availability
+from drld.client.protocol.conversation import Conversation
+from drld.client.protocol.exchange import Exchange, chunks
+from drld.client.protocol.model import Answer, Question
+from drld.errors import WireError
+
+_READ_BYTES = 262_144
+
+
+class Client(AsyncClient):
+    """Asks one limiter, for the tasks of one run."""
+
+    def __init__(
+        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+    ) -> None:
+        """See `BaseClient`."""
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        self._connection: _Connection | None = None
+        self._connecting = trio.Lock()
+
+    async def __aenter__(self) -> Client:
+        """Use it in a context, which closes its connection."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection; the next question opens another."""
+        if self._connection is not None:
+            await self._connection.end()
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """See `AsyncClient.ask`."""
+        now_ns = monotonic_ns()
+        if not self._availability.may_ask(now_ns):
+            await trio.lowlevel.checkpoint()
+            return self._availability.without(questions, now_ns)
+        try:
+            with trio.fail_after(self._timeout_s):
+                answers = await self._asked(questions)
+        except (OSError, WireError, trio.TooSlowError, trio.BrokenResourceError) as error:
+            await self.aclose()
+            return self._without(questions, error)
+        self._answered(len(questions))
+        return answers
+
+    async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
+        """The limiter's answers.
+
+        Raises:
+            OSError: there is no connection.
+            BrokenResourceError: there is no more.
+            WireError: no limiter answers so.
+        """
+        connection = await self._connected()
+        used = connection.used
+        try:
+            return await connection.answers(questions, self._availability)
+        except trio.BrokenResourceError:
+            await connection.end()
+            if not used:
+                raise
+        # The limiter has ended an idle connection, or has restarted.
+        connection = await self._connected()
+        return await connection.answers(questions, self._availability)
+
+    def _lock(self) -> trio.Lock:
+        return trio.Lock()
+
+    async def _connected(self) -> _Connection:
+        """The connection, a new one if need be.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        async with self._connecting:
+            if self._connection is None or self._connection.ended:
+                if isinstance(self._address, str):
+                    stream = await trio.open_unix_socket(self._address)
+                else:
+                    stream = await trio.open_tcp_stream(*self._address)
+                self._connection = _Connection(stream, self._process)
+            return self._connection
+
+
+class _Connection:
+    """One connection, and the calls that wait for its answers."""
+
+    def __init__(self, stream: trio.abc.Stream, process: int) -> None:
+        self._stream = stream
+        self._conversation = Conversation()
+        self._unsent = self._conversation.greeting(process)
+        self.ended = False
+        self.used = False
+        """Whether the limiter has ever answered on it."""
+        self._waiting: set[Exchange] = set()
+        self._sending = trio.Lock()
+        self._reading = trio.Lock()
+
+    async def answers(
+        self, questions: Sequence[Question], availability: Availability
+    ) -> list[Answer]:
+        """Ask, and wait for the answers.
+
+        Raises:
+            BrokenResourceError: the connection has ended.
+            WireError: no limiter answers so.
+        """
+        found: list[Answer] = []
+        for chunk in chunks(questions):
+            found += await self._exchanged(chunk, availability)
+        self.used = True
+        return found
+
+    async def _exchanged(
+        self, questions: Sequence[Question], availability: Availability
+    ) -> list[Answer]:
+        """Ask, and wait for the answers.
+
+        Raises:
+            BrokenResourceError: the connection has ended.
+            WireError: no limiter answers so.
+        """
+        exchange = Exchange(self._conversation, availability, questions, monotonic_ns())
+        self._waiting.add(exchange)
+        sent = False
+        try:
+            async with self._sending:
+                data, self._unsent = self._unsent + exchange.data, b""
+                try:
+                    await self._stream.send_all(data)
+                    sent = True
+                finally:
+                    # A part of a frame may have been sent.
+                    self.ended |= not sent
+            while exchange.missing:
+                async with self._reading:
+                    if exchange.missing:
+                        await self._read()
+            return exchange.answers()
+        except trio.ClosedResourceError:
+            self.ended = True
+            raise trio.BrokenResourceError("it has ended the connection") from None
+        finally:
+            self._waiting.remove(exchange)
+
+    async def end(self) -> None:
+        """End the connection, and all calls that wait."""
+        self.ended = True
+        await trio.aclose_forcefully(self._stream)
+
+    async def _read(self) -> None:
+        """Read what has come, for all who wait."""
+        data = bytes(await self._stream.receive_some(_READ_BYTES))
+        if not data:
+            self.ended = True
+            raise trio.BrokenResourceError("it has ended the connection")
+        events = self._conversation.receive(data)
+        for exchange in self._waiting:
+            exchange.receive(events)

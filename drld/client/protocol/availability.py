@@ -1,0 +1,89 @@
+"""Whether the limiter answers, what is known of it, and what is decided while it does not.
+
+All clients have one, whatever they wait with. It does no I/O: they give it the time and what has
+happened, and log the lines that it returns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+from drld.client.protocol.backoff import Backoff
+from drld.client.protocol.fallback import Fallback
+from drld.client.protocol.limit_table import LimitTable
+from drld.client.protocol.model import Answer, Question
+
+REFRESH_NS = 30_000_000_000
+"""How old the limits may be for whom the limiter answers."""
+QUIET_NS = 60_000_000_000
+"""Between two lines of the log that say that the limiter does not answer."""
+
+
+class Availability:
+    """Of one limiter, for one process."""
+
+    def __init__(self, rng: Random, on_failure: str) -> None:
+        """`on_failure` decides while no limiter has ever told its limits.
+
+        Raises:
+            ValueError: it is neither `open` nor `closed`.
+        """
+        if on_failure not in {"open", "closed"}:
+            raise ValueError(f'on_failure: must be "open" or "closed" (got {on_failure!r})')
+        self._backoff = Backoff(rng)
+        self._fallback = Fallback(on_failure)
+        self._told_ns: int | None = None
+        self._said_ns: int | None = None
+        self._down = False
+        # All from the start: threads that add to one at the same moment lose nothing then.
+        self.counts = Counter(answered=0, degraded=0, failures=0)
+        """`answered` by the limiter, `degraded`: decided without it, and `failures` to reach it."""
+
+    @property
+    def table(self) -> LimitTable | None:
+        """The limits, as they were told last; None: they never were."""
+        return self._fallback.table
+
+    def may_ask(self, now_ns: int) -> bool:
+        """Whether to ask the limiter."""
+        return self._backoff.ready(now_ns)
+
+    def wants_limits(self, now_ns: int) -> bool:
+        """Whether to ask it for the limits too; the next will not."""
+        wanted = self._told_ns is None or now_ns - self._told_ns >= REFRESH_NS
+        if wanted:
+            self._told_ns = now_ns
+        return wanted
+
+    def learn(self, table: LimitTable) -> None:
+        """The limiter has told its limits."""
+        self._fallback.learn(table)
+
+    def answered(self, number: int) -> str | None:
+        """It has answered so many questions; return a line for the log, if there is one."""
+        self.counts["answered"] += number
+        if not self._down:
+            return None
+        self._down = False
+        self._backoff.succeeded()
+        if self._said_ns is None:
+            return None
+        return f"the limiter answers again; decided without it so far: {self.counts['degraded']}"
+
+    def failed(self, reason: object, now_ns: int) -> str | None:
+        """It did not answer; return a line for the log, if there is one."""
+        self.counts["failures"] += 1
+        self._down = True
+        self._told_ns = None
+        self._backoff.failed(now_ns)
+        if self._said_ns is not None and now_ns - self._said_ns < QUIET_NS:
+            return None
+        self._said_ns = now_ns
+        return f"the limiter does not answer ({reason}): on_failure of each limit decides"
+
+    def without(self, questions: Sequence[Question], now_ns: int) -> list[Answer]:
+        """Decide without the limiter."""
+        self.counts["degraded"] += len(questions)
+        return [self._fallback.decide(question, now_ns) for question in questions]

@@ -1,0 +1,53 @@
+"""One call of a client: some questions asked at once, and their answers, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from drld.client.protocol.availability import Availability
+from drld.client.protocol.conversation import Conversation, Event
+from drld.client.protocol.limit_table import LimitTable
+from drld.client.protocol.model import Answer, Question
+
+CHUNK = 1024
+"""Questions that are asked at once: the answers to two such fit the buffers of a socket, so that
+neither side waits for the other to read."""
+
+
+def chunks(questions: Sequence[Question]) -> list[Sequence[Question]]:
+    """Questions in such parts."""
+    return [questions[begin : begin + CHUNK] for begin in range(0, len(questions), CHUNK)]
+
+
+class Exchange:
+    """The questions of one call."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        availability: Availability,
+        questions: Sequence[Question],
+        now_ns: int,
+    ) -> None:
+        """Ask them on this connection."""
+        self._availability = availability
+        self.data, self._numbers = conversation.ask(questions)
+        """What to send."""
+        self._answers: dict[int, Answer] = {}
+        self.missing = {number for number in self._numbers if isinstance(number, int)}
+        """Questions without an answer."""
+        if availability.wants_limits(now_ns):
+            self.data = conversation.limits() + self.data
+
+    def receive(self, events: Iterable[Event]) -> None:
+        """Take what came on the connection; answers of other calls are passed over."""
+        for event in events:
+            if isinstance(event, LimitTable):
+                self._availability.learn(event)
+            elif event[0] in self.missing:
+                self.missing.remove(event[0])
+                self._answers[event[0]] = event[1]
+
+    def answers(self) -> list[Answer]:
+        """The answers, in the order of the questions, once none is missing."""
+        return [it if isinstance(it, Answer) else self._answers[it] for it in self._numbers]

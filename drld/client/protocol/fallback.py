@@ -1,0 +1,97 @@
+"""What a client does while no limiter answers: `on_failure` of each limit.
+
+- `share`: the static share of the limiter, divided evenly by the processes that asked it when the
+  limits were told last, in a bucket of this process. The buckets begin full. So all limiters and
+  their clients together admit at most the limit and, once for each outage, the burst.
+- `open` admits, `closed` refuses.
+
+The limits are checked as a limiter does: all are, and then all are charged, or none is. A limit on
+bytes counts 1,500 a request that says no size. Keys beyond `MAX_KEYS` share a bucket of their
+limit: strangers who invent keys harm each other.
+"""
+
+from __future__ import annotations
+
+from drld.client.protocol.limit_table import LimitInfo, LimitTable
+from drld.client.protocol.model import Answer, Question
+from drld.model import NS_PER_S, Enforcement
+from drld.police.token_bucket import TokenBucket
+
+MAX_KEYS = 10_000
+"""Buckets of a process: some 3 MB."""
+CLOSED_RETRY_S = 1.0
+"""After which a refused client may come back, if nothing better is known."""
+WORDS = ("share", "open", "closed")
+
+_Key = tuple[str, tuple[str, ...] | None]
+
+
+class Fallback:
+    """The decisions of one process."""
+
+    def __init__(self, unknown: str) -> None:
+        """`unknown`, `open` or `closed`, decides while no limiter has ever told its limits."""
+        self._unknown = unknown
+        self._table: LimitTable | None = None
+        self._buckets: dict[_Key, TokenBucket] = {}
+
+    @property
+    def table(self) -> LimitTable | None:
+        """The limits, as they were told last; None: they never were."""
+        return self._table
+
+    def learn(self, table: LimitTable) -> None:
+        """These are the limits; the limiter answers, so its buckets count, and ours begin anew."""
+        self._table = table
+        self._buckets.clear()
+
+    def decide(self, question: Question, now_ns: int) -> Answer:
+        """Decide instead of the limiter; of a cost with `at_least`, about that part."""
+        cost = question.cost if question.at_least is None else question.at_least
+        admitted = Answer(True, cost, degraded=True)
+        if question.charge:
+            # It is done already, and there is nobody to charge.
+            return admitted
+        if self._table is None:
+            return admitted if self._unknown == "open" else self._refusal(None, CLOSED_RETRY_S)
+        charged: list[tuple[TokenBucket, int]] = []
+        for limit in self._table.limits:
+            if not limit.enforced or not limit.covers(question.namespace, question.descriptor):
+                continue
+            if limit.on_failure == "closed":
+                return self._refusal(limit, CLOSED_RETRY_S)
+            if limit.on_failure == "share":
+                bucket = self._bucket(limit, question, now_ns)
+                bucket.settle(now_ns)
+                amount = _amount(limit, question, cost)
+                wait_ns = bucket.wait_ns(amount, 0)
+                if wait_ns != 0:
+                    return self._refusal(limit, None if wait_ns is None else wait_ns / NS_PER_S)
+                charged.append((bucket, amount if question.cost else 0))
+        for bucket, amount in charged:
+            bucket.charge(amount)
+        return admitted
+
+    def _bucket(self, limit: LimitInfo, question: Question, now_ns: int) -> TokenBucket:
+        assert self._table is not None
+        key: _Key = limit.name, tuple(question.descriptor[name] for name in limit.per)
+        if key not in self._buckets and len(self._buckets) >= MAX_KEYS:
+            key = limit.name, None
+        if key not in self._buckets:
+            processes, burst = self._table.processes, limit.share_burst
+            # A request fits, however many processes there are.
+            depth = None if burst is None else max(burst // processes, min(limit.item, burst))
+            share = Enforcement(fill_rate=limit.share_rate // processes, depth=depth)
+            self._buckets[key] = TokenBucket(share, now_ns)
+        return self._buckets[key]
+
+    @staticmethod
+    def _refusal(limit: LimitInfo | None, retry_s: float | None) -> Answer:
+        name = None if limit is None else limit.name
+        return Answer(False, 0, name, None, None, retry_s, degraded=True)
+
+
+def _amount(limit: LimitInfo, question: Question, cost: int) -> int:
+    if limit.unit == "bytes" and question.size is not None:
+        return question.size
+    return max(cost, 1) * limit.item

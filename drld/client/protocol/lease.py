@@ -1,0 +1,91 @@
+"""Tokens that a process takes ahead for one hot key, and decides with itself.
+
+The limiter charges a lease when it grants it. What is not used within `LEASE_NS` is lost. So a
+process never admits what the limiter has not charged, and it admits it at most `LEASE_NS` later: in
+any time T, all processes admit at most what the limit allows in T + `LEASE_NS`.
+
+The size follows the demand. It begins at one request, doubles when a lease is used up within its
+time, and becomes what was used when one lapses. So at most half of a lease is lost after one that
+was used. A lease is at most a quarter of what the limit has left, so that a process that stops
+asking has not emptied the bucket. A refusal holds until the time to retry, and for `LEASE_NS` at
+most.
+"""
+
+from __future__ import annotations
+
+from drld.client.protocol.model import Answer
+
+LEASE_NS = 100_000_000
+"""Ten questions a second and key cost nothing that matters; a bucket of a tenth of a second's rate
+is as small as buckets are."""
+MAX_LEASE = 65_536
+"""Requests: more than a process decides in `LEASE_NS`."""
+
+
+class Lease:
+    """Of one key in one process."""
+
+    __slots__ = (
+        "_granted",
+        "_left",
+        "_refused_cost",
+        "_refused_ns",
+        "_size",
+        "_tokens",
+        "_until_ns",
+        "lost",
+    )
+
+    def __init__(self) -> None:
+        self._size = 1
+        """Requests to ask for next."""
+        self._granted = 0
+        self._tokens = 0
+        self._until_ns = 0
+        """When the tokens are lost."""
+        self._refused_ns = 0
+        """Until when the limiter has refused this cost."""
+        self._refused_cost = 0
+        self._left: float | None = None
+        """What the limit had left when the limiter was asked last."""
+        self.lost = 0
+        """Requests that were charged, and not used."""
+
+    def take(self, cost: int, now_ns: int) -> bool | None:
+        """Decide about a request; None: the limiter must be asked (`wanted`, `receive`)."""
+        if cost <= self._tokens and now_ns < self._until_ns:
+            self._tokens -= cost
+            return True
+        return False if now_ns < self._refused_ns and cost >= self._refused_cost else None
+
+    def wanted(self, cost: int, now_ns: int) -> int:
+        """What to ask the limiter for, `cost` at least; what was left is lost."""
+        lapsed = now_ns >= self._until_ns
+        if self._granted:
+            used = self._granted - self._tokens
+            self._size = max(used, 1) if lapsed else min(2 * self._size, MAX_LEASE)
+        self.lost += self._tokens
+        self._granted = self._tokens = 0
+        left = self._size if self._left is None else int(self._left / 4)
+        return max(cost, min(self._size, left))
+
+    def receive(self, answer: Answer, cost: int, asked_ns: int, now_ns: int) -> bool:
+        """Take the limiter's answer; return whether the request may pass that it was asked for.
+
+        Args:
+            answer: to the question for what `wanted` said.
+            cost: of the request.
+            asked_ns: when it was asked.
+            now_ns: the present.
+        """
+        self._left = answer.remaining
+        if answer.admitted:
+            self._granted = answer.granted
+            self._tokens = max(answer.granted - cost, 0)
+            self._until_ns = asked_ns + LEASE_NS
+        elif not answer.degraded:
+            # A question with a mistake, or above the burst, is refused however often it is asked.
+            retry_s = answer.retry_after_s
+            wait_ns = LEASE_NS if retry_s is None else min(int(retry_s * 1e9), LEASE_NS)
+            self._refused_ns, self._refused_cost = now_ns + wait_ns, cost
+        return answer.admitted

@@ -1,0 +1,109 @@
+"""The limits that a limiter tells its clients: what they do while it does not answer.
+
+It is JSON, as it is asked for once in many seconds. A client takes no key for granted that it does
+not use, so that a limiter may say more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from drld.client.protocol.frame import Kind, frame
+from drld.errors import WireError
+
+
+@dataclass(frozen=True, slots=True)
+class LimitInfo:
+    """One limit on requests, as a client needs it."""
+
+    name: str
+    namespace: str
+    where: Mapping[str, str]
+    on_failure: str
+    """`share`, `open` or `closed`."""
+    enforced: bool
+    """Whether it refuses anything: not in the modes `shadow` and `pause`."""
+    unit: str
+    item: int
+    """Tokens that a request costs that says no size."""
+    quota: int
+    """What the whole fleet admits in the window: requests, or bytes."""
+    window_s: int
+    rate: int
+    """The global limit, tokens/s."""
+    share_rate: int
+    """The static share of the limiter, tokens/s."""
+    share_burst: int | None
+    """Its depth, tokens; None: it has no bucket."""
+    per: tuple[str, ...] = field(default=())
+    """Names of the pairs whose values have a bucket each."""
+
+    def covers(self, namespace: str, descriptor: Mapping[str, str]) -> bool:
+        """Whether a request falls under it."""
+        return (
+            namespace == self.namespace
+            and self.where.items() <= descriptor.items()
+            and all(name in descriptor for name in self.per)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitTable:
+    """All limits, and how many processes of clients ask this limiter."""
+
+    limits: tuple[LimitInfo, ...]
+    processes: int
+
+
+def table_frame(limits: Iterable[LimitInfo], processes: int) -> bytes:
+    """The frame that tells a client these limits."""
+    table = {"processes": processes, "limits": [asdict(limit) for limit in limits]}
+    return frame(Kind.LIMITS, 0, json.dumps(table, separators=(",", ":")).encode())
+
+
+def read_table(body: bytes) -> LimitTable:
+    """The limits of a frame.
+
+    Raises:
+        WireError: it is no such frame.
+    """
+    try:
+        table = json.loads(body)
+        limits = tuple(_limit(it) for it in table["limits"])
+        return LimitTable(limits, max(_whole(table["processes"]), 1))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise WireError("value", "this is no table of limits") from None
+
+
+def _limit(value: Mapping[str, Any]) -> LimitInfo:
+    burst = value["share_burst"]
+    return LimitInfo(
+        name=_text(value["name"]),
+        namespace=_text(value["namespace"]),
+        where={_text(name): _text(it) for name, it in value["where"].items()},
+        on_failure=_text(value["on_failure"]),
+        enforced=value["enforced"] is True,
+        unit=_text(value["unit"]),
+        item=_whole(value["item"]),
+        quota=_whole(value["quota"]),
+        window_s=_whole(value["window_s"]),
+        rate=_whole(value["rate"]),
+        share_rate=_whole(value["share_rate"]),
+        share_burst=None if burst is None else _whole(burst),
+        per=tuple(_text(name) for name in value["per"]),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError
+    return value

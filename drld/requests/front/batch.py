@@ -1,0 +1,292 @@
+"""One connection in the batch protocol (drld.client.protocol): many checks a frame, pipelined.
+
+- A mistake in a question is the answer to this question. Where the frames themselves cannot be
+  read, the connection ends, after the answers to what came before.
+- All frames that have come are decided in one go and answered by one write. No check has a task.
+  After `SLICE_NS` of work for all connections together, the next piece waits for its turn.
+- A greeting or a frame is complete within `REQUEST_S` of its first byte, answers are taken within
+  `WRITE_S`, and a connection of which nothing comes for `IDLE_S` ends: its place is for others.
+- The memory of a connection is that of one frame, of what comes in one read, and of the answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeAlias
+
+import trio
+
+from drld.client.protocol import check_codec
+from drld.client.protocol.check_codec import ADMITTED, AT_LEAST, CHARGE, ERROR, REMAINING, SIZE
+from drld.client.protocol.frame import MAX_BODY_BYTES, Frames, Kind
+from drld.client.protocol.greeting import HELLO_BYTES, read_hello, welcome
+from drld.client.protocol.limit_table import LimitInfo, table_frame
+from drld.control.connection import REQUEST_S, WRITE_S
+from drld.control.turns import Turns
+from drld.errors import InputError, WireError
+from drld.policy import Mode
+from drld.requests import question
+from drld.requests.answer import failure_word, quota_of, remaining_of, tightest
+from drld.requests.caller import Client, caller_of
+from drld.requests.datapath import Plan, RequestDatapath
+from drld.requests.model import Answer, Request, Standing
+from drld.requests.spec import match_of
+from drld.spec import LimitSpec
+
+IDLE_S = 60.0
+"""A client that asks less often than this opens a connection for each question at no cost that
+matters."""
+SLICE_NS = 2_000_000
+_CHECKS_A_LOOK = 32
+"""Checks between two looks at the clock: half a millisecond on a slow host."""
+_READ_BYTES = 65_536
+_MAX_KNOWN = 8192
+"""Questions that need not be read again, nor their limits found: some 10 MB."""
+_MAX_SEEN = 65_536
+"""Some 5 MB."""
+
+Written: TypeAlias = "tuple[bytes, bytes]"
+"""The record of an answer, and its text."""
+_Known: TypeAlias = "tuple[bytes, str, tuple[int, ...]]"
+"""A question: its text, who asks, and its amounts and flags."""
+
+
+class BatchFront:
+    """What all connections in this protocol share."""
+
+    def __init__(self, datapath: RequestDatapath, clock: Callable[[], int], turns: Turns) -> None:
+        """`clock` is that of the daemon's ticks, ns; `turns` are the daemon's."""
+        self.datapath = datapath
+        self.clock = clock
+        self.turns = turns
+        self._processes: Counter[int] = Counter()
+        """Connections of each process of clients."""
+        self.worked_ns = 0
+        """Work since a turn was waited for."""
+        self._known: dict[_Known, Plan] = {}
+        self._seen: set[int] = set()
+        """Hashes of questions that came once: of most keys, no second comes for long."""
+
+    def connection(self, stream: trio.abc.Stream, peer: object) -> BatchConnection:
+        """What serves one client."""
+        assert isinstance(peer, Client)
+        return BatchConnection(self, stream, caller_of(peer, (), ()))
+
+    def table(self) -> bytes:
+        """The frame that tells a client the limits."""
+        return table_frame(map(self._info, self.datapath.limits.values()), len(self._processes))
+
+    @contextmanager
+    def client(self, process: int) -> Iterator[None]:
+        """Count a connection of this process."""
+        self._processes[process] += 1
+        try:
+            yield
+        finally:
+            self._processes[process] -= 1
+            self._processes += Counter()  # Forgets those without a connection.
+
+    def answer(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
+        """Decide about one question."""
+        known = text, caller, record[1:5]
+        plan = self._known.get(known)
+        if plan is not None:
+            answer = self.datapath.decide_planned(plan, now_ns)
+            if answer is not None:
+                return _written(record[0], answer)
+            self._known.clear()
+        try:
+            request = self._request(known)
+        except InputError as error:
+            text = str(error).encode(errors="replace")
+            return check_codec.answer_record(record[0], ERROR, text), text
+        self._remember(known, request)
+        return _written(record[0], self.datapath.decide(request, now_ns))
+
+    def _remember(self, known: _Known, request: Request) -> None:
+        """Keep what can be found out about a question that comes for the second time."""
+        if (hashed := hash(known)) not in self._seen:
+            if len(self._seen) >= _MAX_SEEN:
+                self._seen.clear()
+            self._seen.add(hashed)
+            return
+        if len(self._known) >= _MAX_KNOWN:
+            # Those that are asked often come back at once.
+            self._known.clear()
+        self._known[known] = self.datapath.plan(request)
+
+    def _request(self, known: _Known) -> Request:
+        """Read a question.
+
+        Raises:
+            InputError: it has a mistake.
+        """
+        text, caller, (cost, least, size, flags) = known
+        check_codec.check_flags(flags)
+        amounts: dict[str, object] = {"cost": cost}
+        if flags:
+            amounts["charge"] = flags & CHARGE != 0
+            if flags & SIZE:
+                amounts["bytes"] = size
+            if flags & AT_LEAST:
+                amounts["at_least"] = least
+        return question.of_batch(check_codec.parts_of(text), amounts, caller)
+
+    def _info(self, limit: LimitSpec) -> LimitInfo:
+        policy, match, share = limit.policy, match_of(limit), self.datapath.shares[limit.id]
+        quota, window_s = quota_of(Standing(limit, 0, None, None, None))
+        return LimitInfo(
+            name=limit.name,
+            namespace=match.namespace,
+            where=match.where,
+            on_failure=failure_word(limit),
+            enforced=policy.mode is Mode.ENFORCE,
+            unit=policy.unit.name,
+            item=policy.unit.item,
+            quota=quota,
+            window_s=window_s,
+            rate=policy.rate,
+            share_rate=max(share.fill_rate, 0),
+            share_burst=share.depth,
+            per=match.per,
+        )
+
+
+class BatchConnection:
+    """A client; `serve` ends with it."""
+
+    def __init__(self, front: BatchFront, stream: trio.abc.Stream, caller: str) -> None:
+        """`caller` is who asks, where a question does not say who calls."""
+        self._front = front
+        self._stream = stream
+        self._caller = caller
+        self._frames = Frames(MAX_BODY_BYTES)
+        self._scope = trio.CancelScope()
+        self._idle = False
+        """Whether it waits for the first byte of a frame."""
+        self._draining = False
+        self._turn_ns = 0
+        """When the work since the last turn began."""
+
+    async def serve(self) -> None:
+        """Answer until the client goes, or keeps us waiting for too long."""
+        async with self._stream:
+            with suppress(trio.BrokenResourceError, WireError):
+                data = b""
+                with trio.move_on_after(REQUEST_S):
+                    while len(data) < HELLO_BYTES:
+                        if not (more := await self._stream.receive_some(_READ_BYTES)):
+                            return
+                        data += more
+                version, process = read_hello(data[:HELLO_BYTES])
+                await self._stream.send_all(welcome(version))
+                if version:
+                    with self._front.client(process):
+                        await self._converse(data[HELLO_BYTES:])
+
+    def drain(self) -> None:
+        """End the connection: at once if no frame has begun, else after the answers."""
+        self._draining = True
+        if self._idle:
+            self._scope.cancel()
+
+    async def _converse(self, data: bytes) -> None:
+        due = 0.0
+        # One scope for all that is waited for: one for each would cost as much as a decision.
+        with self._scope:
+            while True:
+                complete, begun = False, self._frames.partial
+                if data:
+                    complete = await self._answer(data)
+                if not self._frames.partial:
+                    if self._draining:
+                        return
+                    self._idle = True
+                    due = trio.current_time() + IDLE_S
+                elif complete or not begun:
+                    due = trio.current_time() + REQUEST_S
+                self._scope.deadline = due
+                data = bytes(await self._stream.receive_some(_READ_BYTES))
+                self._idle = False
+                if not data:
+                    return
+
+    async def _answer(self, data: bytes) -> bool:
+        """Answer the frames that these bytes complete; return whether there are any.
+
+        Raises:
+            WireError: what comes after them cannot be read.
+        """
+        answers: list[bytes] = []
+        complete = False
+        if self._front.worked_ns > SLICE_NS:
+            await self._turn()
+        self._turn_ns = self._front.clock()
+        try:
+            for kind, count, body in self._frames.feed(data):
+                complete = True
+                if kind is Kind.CHECKS:
+                    answers.append(await self._decide(count, body))
+                elif kind is Kind.ASK_LIMITS:
+                    # It is much longer than the question: it is taken before another is made.
+                    await self._send(b"".join(answers) + self._front.table())
+                    answers.clear()
+                    await self._turn()
+                else:
+                    raise WireError("kind", f"a client sends no frame of the kind {kind}")
+        finally:
+            self._front.worked_ns += self._front.clock() - self._turn_ns
+            if answers:
+                await self._send(b"".join(answers))
+        return complete
+
+    async def _turn(self) -> None:
+        # However long that takes: it is no delay of the client's.
+        self._scope.deadline = math.inf
+        await self._front.turns.wait()
+        self._front.worked_ns = 0
+        self._turn_ns = self._front.clock()
+
+    async def _decide(self, count: int, body: bytes) -> bytes:
+        """The frame that answers a frame of questions."""
+        front, written, now_ns = self._front, list[Written](), self._front.clock()
+        for place, (record, text) in enumerate(check_codec.read_checks(count, body), 1):
+            written.append(front.answer(record, text, self._caller, now_ns))
+            if place % _CHECKS_A_LOOK == 0:
+                now_ns = front.clock()
+                if now_ns - self._turn_ns > SLICE_NS:
+                    await self._turn()
+                    now_ns = self._turn_ns
+        return check_codec.answer_frame(written)
+
+    async def _send(self, data: bytes) -> None:
+        self._scope.deadline = trio.current_time() + WRITE_S
+        await self._stream.send_all(data)
+
+
+def _written(number: int, answer: Answer) -> Written:
+    """An answer's record and text."""
+    standings = answer.standings
+    standing = standings[0] if len(standings) == 1 else tightest(answer)
+    flags = ADMITTED if answer.admitted else 0
+    if standing is None:
+        return check_codec.answer_record(number, flags, b"", granted=answer.granted), b""
+    left = remaining_of(standing)
+    if left is None:
+        left = 0.0
+    else:
+        flags |= REMAINING
+    name = standing.limit.name.encode()
+    record = check_codec.answer_record(
+        number,
+        flags,
+        name,
+        granted=answer.granted,
+        retry_ns=None if answer.admitted else answer.retry_ns,
+        reset_ns=standing.reset_ns,
+        remaining=left,
+    )
+    return record, name
