@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import ModuleType
 
 import pytest
 
+from drld.model import Enforcement
+from drld.requests.spec import RequestMatch
 from testbed.bench import report
 from testbed.bench.requests import memory
 from testbed.bench.requests.contest import Entry, Scene, entries
 from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
+from testbed.bench.requests.rows import batches, leased, singly
+
+from ...fleets.requests import request_limit
+from ..client.limiter import limiter
+from .test_datapath import limited
 
 KEYS = 300
-CHEAP = [entry for entry in entries() if entry.case != "drld, HTTP"]
+CHEAP = [entry for entry in entries() if not entry.case.startswith("drld, ")]
 """A daemon takes a second to start, and other tests ask its front."""
 
 
@@ -43,6 +53,34 @@ def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry
         result = decide(asked)
     assert result.refused == sum(it.emptied for it in asked) > 0
     assert result.seconds > 0
+
+
+@pytest.mark.parametrize("row", [batches, singly, leased], ids=lambda row: row.ENTRY.case)
+def test_the_client_library_refuses_what_is_to_be_refused(
+    tmp_path: Path, row: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a front in this process; in the benchmark it is a daemon's."""
+    emptied = RequestMatch("bench", {"emptied": "yes"})
+    limits = (
+        (request_limit(match=RequestMatch("bench")), Enforcement(depth=10**12)),
+        (request_limit(id=2, name="emptied", match=emptied), Enforcement(depth=0)),
+    )
+
+    @contextmanager
+    def in_process(scene: Scene, _: str) -> Iterator[str]:
+        with limiter(scene.state / "socket", limited(*limits)) as (unix, _):
+            yield unix
+
+    monkeypatch.setattr(row, "limiter", in_process)
+    monkeypatch.setattr(leased, "PROCESSES", 2)
+    monkeypatch.setattr(leased, "REPEATED", 1)
+    asked = uniform(KEYS).draw(Random(2), 200)
+    with row.contestant(Scene(KEYS, tmp_path, 0)) as decide:
+        result = decide(asked)
+    expected = 0 if row is leased else sum(it.emptied for it in asked)
+    assert result.refused == expected
+    assert result.seconds > 0
+    assert len(result.latencies) == (200 if row is singly else 0)
 
 
 def test_memory_is_weighed_of_all_keys_and_of_cells_of_all_limiters() -> None:
