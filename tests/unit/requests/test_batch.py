@@ -22,8 +22,10 @@ from drld.control.turns import Turns
 from drld.requests import caller
 from drld.requests.front import batch
 from drld.requests.front.batch import IDLE_S, SLICE_NS, BatchFront
+from drld.requests.spec import ITEM
 from drld.spec import OnFailure
 
+from ...fleets.requests import RequestFleet, request_limit
 from .good import GOOD
 from .test_datapath import bucket, limit, limited, of_plan
 from .test_front import front
@@ -220,6 +222,12 @@ async def test_the_limits_and_the_processes_are_told() -> None:
         assert (await first.table()).limits[0].share_rate == 3 * 10**6
     async with connected(made, 3) as (third, _):
         assert (await third.table()).processes == 1
+
+
+def test_the_share_is_that_of_the_limiter_among_its_peers() -> None:
+    fleet = RequestFleet([[request_limit()], [request_limit()]])
+    fleet.run(1)
+    assert [node.datapath.shares[1].fill_rate for node in fleet.nodes] == [50 * ITEM] * 2
 
 
 @pytest.mark.parametrize(
