@@ -55,6 +55,7 @@ def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry
     assert result.seconds > 0
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("row", [batches, singly, leased], ids=lambda row: row.ENTRY.case)
 def test_the_client_library_refuses_what_is_to_be_refused(
     tmp_path: Path, row: ModuleType, monkeypatch: pytest.MonkeyPatch

@@ -22,8 +22,7 @@ REPEATED = 50
 @contextmanager
 def contestant(scene: Scene) -> Iterator[Slice]:
     """All run at a time, on all processors; the requests of a slice are divided among them."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context = multiprocessing.get_context("fork")
     pipes = [context.Pipe() for _ in range(PROCESSES)]
     with limiter(scene, "leased") as path:
         # Pinned to no processor: the daemon has one, and gives half of it away.
