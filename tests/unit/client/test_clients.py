@@ -230,7 +230,7 @@ def test_a_forked_worker_has_connections_and_tokens_of_its_own(path: Path) -> No
         client = Client(unix, timeout_s=60)
         lease = client.lease("api")
         assert all(lease.take() for _ in range(4))
-        assert lease._lease._tokens > 0
+        before = lease._lease
         # Not os.fork: other tests' threads hold locks. The process is what a fork changes.
         (kept,) = client._idle
         client._owner = lease._owner = -1
@@ -239,6 +239,7 @@ def test_a_forked_worker_has_connections_and_tokens_of_its_own(path: Path) -> No
         assert client._owner == os.getpid()
         assert lease.take()
         assert lease._owner == os.getpid()
+        assert lease._lease is not before
         assert client.limits is not None
         client.close()
         kept.close()
@@ -254,4 +255,3 @@ def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:
         left = client.check("api", cost=0).remaining
         assert left is not None
         assert taken.count(True) + held + left == 100
-        assert client.counts["answered"] < 400
