@@ -31,6 +31,7 @@ from hashlib import blake2b
 from random import Random
 from typing import NamedTuple, TypeAlias
 
+from drld.allocators.base import bucket
 from drld.estimate.flows import FlowSample
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey
 from drld.police.policer import Policer
@@ -360,6 +361,13 @@ class RequestDatapath(PolicerSet):
         hashed = self._keyed.copy()
         hashed.update(caller.encode())
         return int.from_bytes(hashed.digest(), "big")
+
+    def share(self, limit: LimitSpec) -> Enforcement:
+        """What this host may admit without any word of the fleet; of a limit with keys, of each."""
+        if not limit.policy.keyed:
+            return self.shares[limit.id]
+        members = self.keyed.members
+        return bucket(limit.policy.rate // members, limit.policy.burst / members)
 
     # Questions that are asked often
 

@@ -129,6 +129,11 @@ class KeyedLimits:
         self._asks: dict[int, int] = {}
         """Rounds in which limits ask their peers for everything, by id."""
 
+    @property
+    def members(self) -> int:
+        """Limiters of the fleet."""
+        return self._terms.members
+
     # Configuration
 
     def connect(self, messenger: Messenger) -> None:

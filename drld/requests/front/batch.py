@@ -136,7 +136,7 @@ class BatchFront:
         return question.of_batch(check_codec.parts_of(text), amounts, caller)
 
     def _info(self, limit: LimitSpec) -> LimitInfo:
-        policy, match, share = limit.policy, match_of(limit), self.datapath.shares[limit.id]
+        policy, match, share = limit.policy, match_of(limit), self.datapath.share(limit)
         quota, window_s = quota_of(Standing(limit, 0, None, None, None))
         return LimitInfo(
             name=limit.name,

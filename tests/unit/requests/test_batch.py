@@ -19,6 +19,7 @@ from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import Answer, Question
 from drld.control.connection import REQUEST_S, WRITE_S
 from drld.control.turns import Turns
+from drld.model import Enforcement
 from drld.requests import caller
 from drld.requests.front import batch
 from drld.requests.front.batch import IDLE_S, SLICE_NS, BatchFront
@@ -342,13 +343,18 @@ async def test_questions_that_come_again_are_remembered_up_to_a_bound(
 async def test_keys_have_buckets_of_their_own_and_clients_are_told_of_them() -> None:
     text = GOOD.replace('"api" }', '"api", per = ["user"] }').replace("burst = 200", "burst = 3")
     (keyed,) = config.parse(text.replace("100/s", "9/d"), "f").limits
-    made = BatchFront(limited((keyed, bucket(3))), lambda: 0, Turns())
+    datapath = limited((keyed, Enforcement()))
+    datapath.keyed.configure({"l2", "l3"}, 10**8, b"secret", 0)
+    made = BatchFront(datapath, lambda: 10**15, Turns())
     async with connected(made) as (client, _):
         for user in ("a", "b"):
             asked = [Question("api", {"user": user})] * 5
-            assert [it.admitted for it in await client.ask(*asked)] == [True] * 3 + [False] * 2
+            answers = await client.ask(*asked)
+            assert [it.admitted for it in answers] == [True] * 3 + [False] * 2, answers
         (info,) = (await client.table()).limits
         assert info.per == ("user",)
+        # Without the fleet, a key's third is this limiter's.
+        assert (info.share_rate, info.share_burst) == (104 // 3, 10**6)
 
 
 async def test_a_reload_is_in_force_for_questions_that_were_asked_before() -> None:
