@@ -394,12 +394,12 @@ class RequestDatapath(PolicerSet):
         standings = []
         if refused_by is None:
             for limit, amount, policer in under:
-                bucket = policer.bucket
-                if (depth := bucket.depth) is None:
+                own = policer.bucket
+                if (depth := own.depth) is None:
                     standings.append(Standing(limit, amount, None, None, 0))
                 else:
-                    reset_ns = bucket.wait_ns(depth, 0)
-                    standings.append(Standing(limit, amount, max(bucket.tokens, 0), reset_ns, 0))
+                    reset_ns = own.wait_ns(depth, 0)
+                    standings.append(Standing(limit, amount, max(own.tokens, 0), reset_ns, 0))
             return Answer(True, standings, None, None, request.cost)
         standings = [self._standing(*it, flow, now_ns, admitted=False) for it in under]
         refused = next(it for it in standings if it.limit is refused_by)
