@@ -33,6 +33,25 @@ def ports(count: int, kind: socket.SocketKind) -> list[int]:
     return found
 
 
+def pairs_of_ports(count: int) -> list[int]:
+    """Free UDP ports of loopback, of which the next is free, too."""
+    found: list[int] = []
+    socks: list[socket.socket] = []
+    while len(found) < count:
+        first, second = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        socks += first, second
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        try:
+            second.bind(("127.0.0.1", port + 1))
+        except OSError:
+            continue
+        found.append(port)
+    for sock in socks:
+        sock.close()
+    return found
+
+
 def unprivileged(*command: str) -> list[str]:
     """A command without capabilities: with them dropped, if this user has any."""
     return [*(NO_PRIVILEGES if os.geteuid() == 0 else ()), sys.executable, "-m", *command]
@@ -73,7 +92,7 @@ async def running(config: Path) -> AsyncIterator[trio.Process]:
 
 def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
     """Of a fleet, made of the example: the files, and the URLs of the fronts."""
-    gossip, http = ports(size, socket.SOCK_DGRAM), ports(size, socket.SOCK_STREAM)
+    gossip, http = pairs_of_ports(size), ports(size, socket.SOCK_STREAM)
     files = []
     for own in range(size):
         text = EXAMPLE.read_text()

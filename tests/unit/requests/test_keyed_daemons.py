@@ -14,28 +14,9 @@ from typing import Any
 import httpx
 import trio
 
-from .test_daemons import ROOT, ports, running
+from .test_daemons import ROOT, pairs_of_ports, ports, running
 
 KEY = "00112233445566778899aabbccddeeff"
-
-
-def pairs_of_ports(count: int) -> list[int]:
-    """Free UDP ports of loopback, of which the next is free, too."""
-    found: list[int] = []
-    socks: list[socket.socket] = []
-    while len(found) < count:
-        first, second = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
-        socks += first, second
-        first.bind(("127.0.0.1", 0))
-        port = first.getsockname()[1]
-        try:
-            second.bind(("127.0.0.1", port + 1))
-        except OSError:
-            continue
-        found.append(port)
-    for sock in socks:
-        sock.close()
-    return found
 
 
 def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
