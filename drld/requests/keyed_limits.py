@@ -139,7 +139,7 @@ class KeyedLimits:
     def connect(self, messenger: Messenger) -> None:
         """Tell the peers through this socket from now on; before there are limits."""
         self._messenger = messenger
-        self._terms = self._terms._replace(origin=messenger.life & _ORIGIN)
+        self._terms = self._terms._replace(origin=_origin(messenger.life))
 
     def configure(
         self, peers: Collection[str], interval_ns: int, secret: bytes, now_ns: int
@@ -248,7 +248,7 @@ class KeyedLimits:
 
     def _begin(self, name: str, peer: _Peer, life: int) -> None:
         """A session with a life of a peer has begun: it may know nothing."""
-        peer.origin = life & _ORIGIN
+        peer.origin = _origin(life)
         peer.waiting.clear()
         peer.left.clear()
         peer.sent_ns = None
@@ -308,6 +308,11 @@ class KeyedLimits:
     def contacts(self) -> int:
         """Peers in contact."""
         return sum(peer.contact for peer in self._peers.values())
+
+
+def _origin(life: int) -> int:
+    """The origin of an incarnation's cells; 0 is that of none."""
+    return life & _ORIGIN or 1
 
 
 def _silent(peer: _Peer, now_ns: int) -> bool:

@@ -104,6 +104,10 @@ class Cells:
                 marks.append(tat)
         return self.base + tat
 
+    def refold(self) -> None:
+        """The floor has changed: what was folded is forgotten."""
+        self._marks.clear()
+
     def fold_on(self, tat: int, per: int, place: int) -> int:
         """The TAT after the cells from a place on, where it was `tat` before."""
         tat -= self.base

@@ -26,6 +26,8 @@ fuller, never emptier.
 Garbage. A cell may not matter once it is older than a full bucket takes to fill and `margin_ns`,
 which bounds how late news come and how wrong they are dated. Later news of it are refused and
 counted (`late`). A margin later the cell is folded into a floor, so the level does not change.
+A limiter that knows nothing is told the floor as well, as a cell of no origin that starts where the
+others begin: without it, a key that always uses its whole rate would look nearly unused.
 
 Representation. The own open cell is apart from the others (`cells`): an admission folds it alone,
 and news of a peer are folded from their place on. A row at rest is one `bytes` (`freeze`): 57 bytes
@@ -53,6 +55,9 @@ MAX_AGE_MS = 2**32 - 1
 """On the wire. An older cell looks younger, and so its bucket fuller."""
 MAX_TOKENS = 2**32 - 1
 """Of a cell, on the wire and here; more are not counted."""
+
+FLOOR = 0
+"""In the place of an entry: the floor. No limiter has the origin 0."""
 
 _NEVER = -(2**127)
 """A TAT before all times, ticks."""
@@ -217,8 +222,11 @@ class Ledger(Bucket):
     def delta(self, news: News, now_ns: int) -> tuple[Cell, ...]:
         """See `Bucket.delta`; an entry is `origin * SLOTS + slot`."""
         shape = self._shape
-        now, found = now_ns * shape.rate, []
+        now, found = now_ns * shape.rate, list[Cell]()
         for entry in news:
+            if entry == FLOOR:
+                found += self._floor_cell(now)
+                continue
             if self._count and entry == self._id:
                 start, count = self._start, self._count
             elif (place := self._all().find(entry)) is not None:
@@ -228,6 +236,20 @@ class Ledger(Bucket):
             age_ms = min(max(now - start, 0) // shape.per_ms, MAX_AGE_MS)
             found.append(Cell(entry // SLOTS, entry % SLOTS, count, age_ms))
         return tuple(found)
+
+    def _floor_cell(self, now: int) -> list[Cell]:
+        """The floor as it travels: what all that a newcomer refuses as too old has in use, in whole
+        tokens."""
+        shape = self._shape
+        self._collect(now)
+        age_ms = min(shape.life // shape.per_ms, MAX_AGE_MS)
+        start = now - age_ms * shape.per_ms
+        if self._count and self._start < start:
+            self._close()
+        cells = self._all()
+        ahead = cells.fold(self._floor, shape.per, cells.place_of(start)) - start
+        tokens = min(-(-ahead // shape.per), MAX_TOKENS)
+        return [Cell(FLOOR, 0, tokens, age_ms)] if tokens > 0 else []
 
     def merge(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
@@ -239,6 +261,12 @@ class Ledger(Bucket):
         for origin, slot, count, age_ms in delta:
             entry = origin * SLOTS + slot
             start = now - age_ms * shape.per_ms
+            if entry == FLOOR:
+                if start + count * shape.per > self._floor:
+                    self._floor = start + count * shape.per
+                    self._tat = self._others = None
+                    cells.refold()
+                continue
             has[entry] = count
             mine = bool(self._count) and entry == self._id
             place = None if mine else cells.find(entry)
@@ -289,8 +317,12 @@ class Ledger(Bucket):
 
     def everything(self) -> News:
         """See `Bucket.everything`."""
-        own = {self._id: self._count} if self._count else {}
-        return own | {entry: count for _, entry, count in self._all()}
+        found = {entry: count for _, entry, count in self._all()}
+        if self._count:
+            found[self._id] = self._count
+        # It is of no age, and told once: any number above 0 does.
+        found[FLOOR] = 1
+        return found
 
     @property
     def entries(self) -> int:

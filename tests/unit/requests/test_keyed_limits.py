@@ -203,6 +203,22 @@ def test_a_limiter_that_starts_anew_is_told_what_it_admitted_itself() -> None:
     assert {round(it.level("u7")) for it in fleet.limiters} == {20}
 
 
+def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate() -> None:
+    """What is older than a full bucket is in no cell any more, and still in use."""
+    text = KEYED.replace("1/min", "10/s")
+    fleet = Fleet(3, text=text)
+    one, two, three = fleet.limiters
+    for number in range(400):
+        (two, three)[number % 2].ask("alice")
+        fleet.run(20)
+    assert two.level("alice") > 18
+    one.socket.restart()
+    one.begin(text)
+    fleet.run(300)
+    # Copies of two peers, of different rounds, count some tokens twice; none is left out.
+    assert 0 <= one.level("alice") - two.level("alice") < 4
+
+
 def test_what_a_silent_peer_misses_is_not_kept_and_told_when_it_is_heard_again() -> None:
     fleet = Fleet(3)
     away = fleet.limiters[2]
