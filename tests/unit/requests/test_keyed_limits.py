@@ -18,20 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drld import config
-from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import MAX_CONTENT, NumberedCodec, codec_of
 from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Met
 from drld.model import NS_PER_S, Enforcement
-from drld.police.policer import Policer
 from drld.requests.buckets.delta_codec import KIND, Form, Part
 from drld.requests.datapath import RequestDatapath
 from drld.requests.keyed_limit import TEXTS, Terms
 from drld.requests.keyed_limits import CONTACT_NS, PING_NS, KeyedLimits
 from drld.requests.keys import KeyHash, fleet_secret, ring_of_deltas
 from drld.requests.model import Answer, Request
-from drld.requests.registered import explain
 from drld.requests.registered.replay import Replay
 from drld.requests.spec import ITEM
 from testbed.sim.mailbox import Content, Datagram, Mailbox
@@ -416,7 +413,7 @@ def test_a_ping_says_nothing() -> None:
     assert not fleet.limiters[1].socket.rejected
 
 
-def test_replays_and_explanations_know_keys() -> None:
+def test_replays_know_keys() -> None:
     limits = config.parse(KEYED, "f").limits
     lines = [
         json.dumps({"t": 1_700_000_000 + second, "namespace": "api", "descriptor": {"user": user}})
@@ -426,16 +423,6 @@ def test_replays_and_explanations_know_keys() -> None:
     list(replay.run())
     (result,) = replay.results()
     assert (result["arrived_packets"], result["forwarded_packets"]) == (60, 40)
-
-    def nobody(*_: object) -> tuple[Policer, Enforcement]:
-        raise AssertionError("no policer has the buckets of keys")
-
-    def explained(words: str) -> Explanation:
-        (found,) = explain.Explainer(limits).explain(explain.read(words), nobody, 0)
-        return found
-
-    assert explained("namespace=api user=alice")["reason"].startswith("not tried: each key has")
-    assert explained("namespace=api")["misses"] == "per.user: it has none"
 
 
 def test_a_registry_holds_limits_with_keys() -> None:
