@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from fractions import Fraction
 from random import Random
 from typing import NamedTuple
@@ -158,7 +158,7 @@ def test_a_part_is_the_largest_that_would_be_admitted_and_a_refusal_leaves_no_tr
         fitting = [
             cost
             for cost in range(least, request.cost + 1)
-            if deepcopy(path).decide(request.part(cost)._replace(at_least=None), now_ns).admitted
+            if copy_of(path).decide(request.part(cost)._replace(at_least=None), now_ns).admitted
         ]
         before = levels(path, now_ns)
         answer = path.decide(request, now_ns)
@@ -166,6 +166,14 @@ def test_a_part_is_the_largest_that_would_be_admitted_and_a_refusal_leaves_no_tr
         assert answer.admitted == bool(fitting)
         if not fitting:
             assert levels(path, now_ns) == before
+
+
+def copy_of(path: RequestDatapath) -> RequestDatapath:
+    """A datapath with the same limits, levels and hashes of callers."""
+    copied = copy(path)
+    copied._policers = deepcopy(path._policers)
+    copied._rng = deepcopy(path._rng)
+    return copied
 
 
 def levels(path: RequestDatapath, now_ns: int) -> list[tuple[object, ...]]:
