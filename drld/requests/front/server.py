@@ -105,7 +105,9 @@ class RequestConnections(Connections):
         plain = trio.SocketStream(sock)
         if context is None:
             return plain
-        context.set_alpn_protocols(["h2", "http/1.1"])
+        # The first that the client offers, too: HTTP/2 is that of gRPC alone here, and clients such
+        # as curl offer both.
+        context.set_alpn_protocols(["http/1.1", "h2"])
         return over_tls(plain, context, self._turns)
 
     async def pause(self) -> None:
