@@ -20,7 +20,8 @@ from .test_limits_kernel import WIDE, traffic
 from .topology import Topology, remove_stale
 
 MOST_GROWTH_KB = 2048
-"""Two kilobytes for each limit would be more. An interpreter's memory is not still by itself."""
+"""The history of changes grows to 512 kB of text. What is kept of each limit beside that, for ever,
+would be more with 1,000: an interpreter's memory is not still by itself."""
 STEPS = 10
 PAUSE_S = 0.002
 """Between two packets: without one, drlctl waits for the processor."""
