@@ -416,7 +416,7 @@ def _limit_spec(
     """Check one limit against the rest of the file, and make its spec where it has no mistake."""
     if not isinstance(written, dict):
         return None
-    default = table.default_allocator if table else DEFAULT_ALLOCATOR
+    default = (table and table.default_allocator) or DEFAULT_ALLOCATOR
     allocator = read_allocator([*where, "allocator"], written.get("allocator", default), problems)
     if allocator:
         check_alone([*where, "allocator"], allocator[0], fleet.size, problems)

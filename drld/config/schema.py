@@ -251,9 +251,9 @@ class LimitTable(Table):
     at a limiter of weight 1. Default: 1 for each."""
 
     @property
-    def default_allocator(self) -> str:
-        """That of a limit without the key."""
-        return DEFAULT_ALLOCATOR
+    def default_allocator(self) -> str | None:
+        """That of a limit without the key; None: that of all limits."""
+        return None
 
     @abstractmethod
     def target(self) -> Target:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
-from drld.allocators import DEFAULT_ALLOCATOR
 from drld.burst import automatic_burst
 from drld.config.fields import BurstOrAuto, Kind, Name, Rate, counted
 from drld.config.problems import Location, Problems, must_be
@@ -191,9 +190,9 @@ class RequestLimitTable(LimitTable):
         return RequestMatch(self.match.namespace, self.match.where, self.match.per)
 
     @property
-    def default_allocator(self) -> str:
+    def default_allocator(self) -> str | None:
         """Nothing is divided among limiters where each key has a bucket."""
-        return "static" if self.match.per else DEFAULT_ALLOCATOR
+        return "static" if self.match.per else None
 
     def check(self, where: Location, problems: Problems) -> None:
         """See that the keys for limits with `per`, and for those without, are not mixed."""

@@ -83,7 +83,7 @@ def test_every_reason_is_counted(pair: Pair) -> None:
         good[:8],
         bytes(2000),
         b"\x10" + good[1:],
-        b"\x27" + good[1:],
+        b"\x2e" + good[1:],
         good[:1] + b"\xb5" + good[2:],
         body + bytes(4),
         tagger(RING.keys[1], "a", "b").seal(body),
