@@ -311,6 +311,9 @@ class Ledger(Bucket):
         if self._packed is not None and not self._count:
             return self.idle_at_rest(self._packed, now_ns)
         now = now_ns * self._shape.rate
+        if self._count and self._start >= now - self._shape.horizon:
+            # The open cell is too young; so the others need not be unpacked.
+            return False
         self._collect(now)
         tat = self._fold() if self._tat is None else self._tat
         return not self._count and not self._cells and tat <= now
