@@ -73,7 +73,7 @@ def test_a_new_port_for_each_packet_is_a_new_flow_for_each() -> None:
 
 def test_what_receivers_hold_back_at_the_end_is_accounted_for() -> None:
     """Of many flows that lose much some have losses that are not made good before the end."""
-    flows = [{"limiter": "l1", "count": 40, "rtt": "40ms"}]
+    flows = [{"limiter": "l1", "count": 60, "rtt": "40ms"}]
     limit = {"rate": "2mbit", "burst": "75kB"}
     simulation = Simulation(experiment(flows=flows, limit=limit), "ctb", 1)
     simulation.carry_out()
