@@ -91,7 +91,9 @@ class Pool:
         self._done += 1
         planned_s, all_s = self._taken.get(task.simulated, (0.0, 0.0))
         self._taken[task.simulated] = planned_s + task.seconds, all_s + took_s
-        if trio.current_time() > self._estimated_s + _SHOW_S:
+        # With thousands of short tasks an estimate for each would take longer than they do.
+        last = not (self.waiting or self.running)
+        if last or trio.current_time() > self._estimated_s + _SHOW_S:
             self._estimate()
         self._board.note(f"{task.name}: {took_s:.0f} s; {self._head()}")
 

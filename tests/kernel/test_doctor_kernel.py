@@ -90,7 +90,7 @@ def test_a_host_in_order_and_one_that_is_not(
     try:
         topology.run("limiter", "sh", "-e", stdin=BREAK)
         daemon.config.write_text(daemon.config.read_text().replace("10mbit", "20mbit"))
-        daemon.config.chmod(0o666)
+        daemon.config.chmod(0o664)
         wait_for(lambda: daemon.get("/v1/peers")[0]["verdict"], lambda it: it != "alive")
         wrong, found = examine(topology, daemon)
     finally:
@@ -100,7 +100,7 @@ def test_a_host_in_order_and_one_that_is_not(
     assert "1000 bytes" in found["MTU to lim2"]["what"]
     assert PEER in found["peer lim2"]["what"]
     assert "limit customer-a" in found["configuration"]["what"]
-    assert "mode 0666" in found["configuration file mode"]["what"]
+    assert "mode 0664" in found["configuration file mode"]["what"]
     assert "tc filter" in found["interface out0 out"]["what"]
     assert "table inet foreign chain in refuses gossip" in found["firewall"]["what"]
 

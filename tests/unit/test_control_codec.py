@@ -60,7 +60,7 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(PROBE)[:28] + bytes((MAX_RUMOURS + 1) * 21), "length"),
         (patched(GREETING)[: HEADER.size], "length"),
         (patched(PROBE, at0=0x12), "version"),
-        (patched(PROBE, at0=0x27), "kind"),
+        (patched(PROBE, at0=0x2E), "kind"),
         (patched(PROBE, at0=0x2F), "kind"),
         (patched(PROBE, at1=1), "reserved"),
         (patched(PROBE, at1=0x20), "reserved"),

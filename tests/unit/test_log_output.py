@@ -32,9 +32,12 @@ DEAD = event("peer.state", "b", peer="b", old="alive", new="dead")
 
 
 def test_every_line_is_an_event() -> None:
-    """So programs can tell it, and a cause that repeats is throttled."""
+    """So programs can tell it, and a cause that repeats is throttled.
+
+    The client library logs into its application's log, which has no events.
+    """
     levels, lines = {"info", "warning", "error", "exception", "critical"}, 0
-    for path in DRLD.rglob("*.py"):
+    for path in {*DRLD.rglob("*.py")} - {*(DRLD / "client").rglob("*.py")}:
         for call in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue

@@ -46,8 +46,8 @@ def check(data: bytes) -> bool:
         assert read.arrived_bytes >= read.forwarded_bytes + read.dropped_bytes
     conversation = Conversation()
     conversation.receive(greeting.welcome(greeting.VERSION))
-    unless_refused(lambda: conversation.receive(data), REASONS)
-    return bool(events)
+    told = unless_refused(lambda: conversation.receive(data), REASONS)
+    return bool(events) or bool(told)
 
 
 def seeds() -> list[bytes]:
