@@ -9,6 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from drld.cli.client import Daemon
+from drld.cli.output import json_option, write_json
 
 _TIMEOUT_S = 0.5
 """A shell waits for it: no names are better than a shell that hangs."""
@@ -24,8 +25,9 @@ _DRLD = {
 
 @click.command()
 @click.argument("shell", type=click.Choice([*_DRLD]))
+@json_option
 @click.pass_context
-def completion(context: click.Context, shell: str) -> None:
+def completion(context: click.Context, shell: str, as_json: bool) -> None:
     """Print what makes a shell complete drlctl and drld, names of limits and peers too.
 
     \b
@@ -36,8 +38,12 @@ def completion(context: click.Context, shell: str) -> None:
     made = get_completion_class(shell)
     assert made is not None
     root = context.find_root().command
-    click.echo(made(root, {}, "drlctl", "_DRLCTL_COMPLETE").source().strip())
-    click.echo(_DRLD[shell])
+    source = made(root, {}, "drlctl", "_DRLCTL_COMPLETE").source().strip()
+    script = f"{source}\n{_DRLD[shell]}"
+    if as_json:
+        write_json({"shell": shell, "script": script})
+    else:
+        click.echo(script)
 
 
 def _names(path: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

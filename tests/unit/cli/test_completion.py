@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,5 @@ def test_a_script_of_each_shell_completes_both_programs(shell: str) -> None:
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert f"_DRLCTL_COMPLETE={shell}_complete" in shown.stdout
     assert "--config" in shown.stdout.replace("-l config", "--config")
+    found = json.loads(invoke("completion", shell, "--json").stdout)
+    assert found == {"shell": shell, "script": shown.stdout.removesuffix("\n")}

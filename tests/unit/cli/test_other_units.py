@@ -105,6 +105,10 @@ async def test_metrics(control: Path) -> None:
     assert 'drld_limit_rate_bytes_per_second{limit="web"} 1250000' in printed
     heads = [line for line in printed if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
+    samples = json.loads(await output(control, "metrics", "--json"))
+    assert len(samples) == len([line for line in printed if not line.startswith("#")])
+    name, labels = "drld_limit_rate_bytes_per_second", {"limit": "web"}
+    assert {"name": name, "labels": labels, "value": 1_250_000.0} in samples
 
 
 async def test_limits_are_sorted_by_what_people_read() -> None:
