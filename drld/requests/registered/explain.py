@@ -74,7 +74,7 @@ def remarks(item: Asked) -> list[str]:
     """What is to be known of a request."""
     found = []
     if item.request.caller == "-":
-        found.append("It names no caller: it is tried as that of a new one.")
+        found.append("The request names no caller: it is judged as one of a new caller.")
     if item.request.at_least is not None:
         found.append("It is tried at the least cost of use, at_least.")
     return found
@@ -194,8 +194,6 @@ def first_miss(match: RequestMatch, request: Request) -> str | None:
             return f"per: there is no {name}"
     for name, value in match.where.items():
         if (own := request.descriptor.get(name)) != value:
-            return f"where.{name}: {'nothing' if own is None else own} is not {value}"
-    for name in match.per:
-        if name not in request.descriptor:
-            return f"per.{name}: it has none"
+            found = f"there is no {name}, and it must be" if own is None else f"{own} is not"
+            return f"where.{name}: {found} {value}"
     return None

@@ -166,6 +166,8 @@ def explained(file: Path, *words: object) -> dict[str, Any]:
 def test_misses_modes_and_what_no_limit_refuses(file: Path) -> None:
     rows = explained(file, "namespace=api plan=paid")["limits"]
     assert rows[1]["misses"] == "where.plan: paid is not free"
+    unnamed = explained(file, "namespace=api")["limits"]
+    assert unnamed[1]["misses"] == "where.plan: there is no plan, and it must be free"
     assert rows[3]["reason"] == "the bucket holds 20.0 kB, and the request needs 1.50 kB"
     api, *_ = explained(file, "namespace=web&user=a%20b")["limits"]
     assert api["misses"] == "namespace: web is not api"
