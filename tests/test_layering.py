@@ -49,6 +49,7 @@ SHELLS = (
     "drld/registry",
     "drld/requests/front",
     "drld/requests/registered/commands",
+    "drld/requests/registered/doctor",
     "drld/requests/registered/metrics",
     "drld/requests/registered/routes",
 )

@@ -108,7 +108,7 @@ def _examine(daemon: Daemon, file: str | None) -> Iterator[Finding]:
         for line in remarks(spec):
             key, _, text = line.partition(": ")
             yield remark(key, text, "the daemon runs with it", f"edit {path}")
-        yield host.port(facts.port(spec, pid))
+        yield host.port(facts.port(*spec.listen, pid))
         yield from host.firewall(facts.chains(), spec.listen[1])
         yield from host.ways(list(facts.ways(spec)))
         yield from host.files(facts.files(spec, path), facts.user(pid))

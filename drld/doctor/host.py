@@ -15,7 +15,7 @@ _HEADERS = {4: 28, 6: 48}
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The gossip port of this host."""
+    """A UDP port that peers send to."""
 
     address: str
     number: int
@@ -28,9 +28,9 @@ class Port:
     seen."""
 
 
-def port(facts: Port) -> Finding:
-    """The gossip port is bound by the daemon, or free for it."""
-    check, where = "gossip port", f"{facts.address}, UDP port {facts.number}"
+def port(facts: Port, check: str = "gossip port", key: str = "limiter.listen") -> Finding:
+    """The port is bound by the daemon, or free for it; `key`: of the configuration."""
+    where = f"{facts.address}, UDP port {facts.number}"
     why = "the daemon cannot start, and no peer hears this limiter"
     if not facts.local:
         return wrong(
@@ -49,7 +49,7 @@ def port(facts: Port) -> Finding:
             check,
             f"{where}: bound by {', '.join(strangers)}",
             why,
-            f"ss -lunp 'sport = :{facts.number}'   # stop that process, or change limiter.listen",
+            f"ss -lunp 'sport = :{facts.number}'   # stop that process, or change {key}",
         )
     if facts.pid is not None and not facts.owners:
         return wrong(check, f"{where}: the daemon has another", why, "systemctl restart drld")
@@ -106,7 +106,7 @@ class Chain:
 
 
 def firewall(chains: Sequence[Chain] | None, number: int) -> Iterator[Finding]:
-    """No chain drops gossip, as far as its text says: a rule may name the port or not."""
+    """No chain drops what peers send, as far as its text says: a rule may name the port or not."""
     check = "firewall"
     if chains is None:
         yield unseen(check, "the rules cannot be read", "sudo drlctl doctor")
@@ -121,7 +121,7 @@ def firewall(chains: Sequence[Chain] | None, number: int) -> Iterator[Finding]:
             clean = False
             yield wrong(
                 check,
-                f"{chain.name} refuses gossip: {refusing[0]}",
+                f"{chain.name} refuses UDP port {number}: {refusing[0]}",
                 "no peer is heard",
                 do,
             )

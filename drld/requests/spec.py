@@ -82,6 +82,10 @@ class RequestsSpec(PlaneSpec):
     peer_port: int | None = None
     """UDP port of all limiters for what they admit of keys; None: one above that of gossip."""
 
+    def port_of_keys(self, gossip: int) -> int:
+        """The UDP port of a limiter for what it admits of keys, by its port for gossip."""
+        return self.peer_port or gossip + 1
+
     def fixed(self) -> Mapping[str, Any]:
         """The addresses, as a file has them."""
         written = [it if isinstance(it, str) else format_endpoint(*it) for it in self.listen]

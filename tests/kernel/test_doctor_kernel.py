@@ -102,7 +102,7 @@ def test_a_host_in_order_and_one_that_is_not(
     assert "limit customer-a" in found["configuration"]["what"]
     assert "mode 0664" in found["configuration file mode"]["what"]
     assert "tc filter" in found["interface out0 out"]["what"]
-    assert "table inet foreign chain in refuses gossip" in found["firewall"]["what"]
+    assert "table inet foreign chain in refuses UDP port 7946" in found["firewall"]["what"]
 
     daemon.stop()
     with topology.udp("limiter", "10.91.2.2", 7946):

@@ -74,9 +74,8 @@ def user(pid: int | None) -> int:
         return 0
 
 
-def port(spec: LimiterSpec, pid: int | None) -> Port:
-    """The gossip port, and who has it."""
-    address, port_number = spec.listen
+def port(address: str, port_number: int, pid: int | None) -> Port:
+    """A UDP port of the daemon, and who has it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     local = True
     with socket.socket(family, socket.SOCK_DGRAM) as trial:

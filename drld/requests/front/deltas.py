@@ -99,7 +99,7 @@ class Deltas:
 
     def _address(self, spec: LimiterSpec, gossip: tuple[str, int], key: str) -> tuple[str, int]:
         host, port = gossip
-        port = spec.plane(RequestsSpec).peer_port or port + 1
+        port = spec.plane(RequestsSpec).port_of_keys(port)
         if port > 65535:
             reason = f"is required: there is no port above that of {key}"
             raise ConfigError([f"{self._path}: requests.peer_port: {reason}"])

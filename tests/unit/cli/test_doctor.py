@@ -49,6 +49,22 @@ def test_without_a_daemon(file: Path, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1].endswith("0 wrong")
 
 
+def test_the_second_port_of_limits_with_keys(file: Path, tmp_path: Path) -> None:
+    def checks() -> list[str]:
+        result = invoke(
+            "--socket", tmp_path / "none", "doctor", "--config", file, "--all", "--json"
+        )
+        return [f"{it['check']}: {it['what']}" for it in json.loads(result.stdout)["findings"]]
+
+    assert not [it for it in checks() if "7947" in it]
+    file.write_text(
+        FILE.removeprefix("limit = []\n")
+        + '[requests]\nlisten = "127.0.0.1:8099"\n[[limit]]\nid = 1\nname = "users"\n'
+        'rate = "10/s"\nmatch = { namespace = "api", per = ["user"] }\n'
+    )
+    assert [it for it in checks() if it.startswith("port of keys: 127.0.0.1, UDP port 7947: ")]
+
+
 def test_mistakes_of_the_file(file: Path, tmp_path: Path) -> None:
     file.write_text(FILE + 'speed = "fast"\n')
     result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
