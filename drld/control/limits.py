@@ -59,7 +59,8 @@ def limit_routes(backend: Backend, _: Turns) -> list[Route]:
             raise HTTPException(
                 409,
                 f"too little was seen of limit {name} in mode shadow: a suggestion for "
-                f"{part:.4g} of the seconds needs at least {needed} seconds with traffic",
+                f"{part:.4g} of the seconds needs at least {needed} seconds with traffic; "
+                f"to begin: drlctl limit shadow {name}",
             )
         return JSONResponse(found)
 

@@ -60,7 +60,8 @@ async def test_too_little_was_seen(control: Path) -> None:
     said = refused(await drlctl(control, "limit", "suggest", "customer-a", "--part", "0.999"))
     assert said == (
         "drlctl: the daemon refuses: too little was seen of limit customer-a in mode shadow: a "
-        "suggestion for 0.999 of the seconds needs at least 1000 seconds with traffic\n"
+        "suggestion for 0.999 of the seconds needs at least 1000 seconds with traffic; "
+        "to begin: drlctl limit shadow customer-a\n"
     )
     said = refused(await drlctl(control, "limit", "suggest", "none"))
     assert "no limit is named" in said

@@ -145,7 +145,7 @@ async def test_a_user_has_one_bucket_at_three_daemons_and_a_killed_one_is_told_i
         assert {len(it["key"]) for it in report["busiest"]} == {16}
         shown = (await fleet.drlctl(1, "limit", "top", "user", "--count", "2")).splitlines()
         assert shown[1].split()[0] == "bigco"
-        assert shown[3] == "3 keys with a ledger here, of 1000000 at most; 2 peers in contact"
+        assert shown[3] == "keys with a ledger here: 3, at most 1000000; peers in contact: 2"
         report = json.loads(await fleet.drlctl(1, "limit", "top", "user", "--json"))
         assert report["bucket"] == "ledger"
         # Surfaces that all limits have, and those of the second socket.

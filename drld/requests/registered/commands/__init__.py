@@ -122,8 +122,8 @@ def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
     ]
     write_table(("KEY", "USED", "BURST"), rows, left=1)
     click.echo(
-        f"{report['keys']} keys with a {report['bucket']} here, of {report['max_keys']} at most; "
-        f"{report['peers']} peers in contact"
+        f"keys with a {report['bucket']} here: {report['keys']}, at most {report['max_keys']}; "
+        f"peers in contact: {report['peers']}"
     )
     return True
 
