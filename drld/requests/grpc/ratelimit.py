@@ -37,7 +37,7 @@ from drld.requests.grpc.schema import (
     RATE_LIMIT_RESPONSE,
     UNIT,
 )
-from drld.requests.model import Answer, Request
+from drld.requests.model import Answer, Request, Standing
 from drld.requests.question import MAX_AMOUNT
 from drld.requests.spec import Network
 
@@ -188,8 +188,13 @@ def _response(answers: Sequence[Answer]) -> bytes:
 
 
 def _whole(answers: Sequence[Answer], admitted: bool) -> Answer:
-    """All answers as one, with each limit as the last request under it left it."""
-    standings = {it.limit.id: it for each in answers for it in each.standings}
+    """All answers as one, with each limit as the last request under it left it; of a refusal, as
+    it stands to the request that has to wait longest, as requests may be of different keys."""
+    standings: dict[int, Standing] = {}
+    for it in (it for each in answers for it in each.standings):
+        known = standings.get(it.limit.id)
+        if known is None or (known.wait_ns or 0) <= (it.wait_ns or 0):
+            standings[it.limit.id] = it
     refused = [it.refused for it in answers if it.refused is not None]
     # One that never passes is no standing of its answer.
     standings |= {it.limit.id: it for it in refused if it.wait_ns is None}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from random import Random
 from typing import Any
 
 import pytest
 
+from drld import config
 from drld.errors import InputError
-from drld.model import NS_PER_S
+from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
 from drld.requests import answer
 from drld.requests.caller import Client
@@ -20,6 +22,7 @@ from drld.units import BYTES
 
 from ...rls_messages import request, response
 from .test_datapath import bucket, limit, limited, of_plan
+from .test_keyed_limits import KEYED
 
 OK, OVER = 1, 2
 SECOND = 1
@@ -89,6 +92,16 @@ def test_one_over_limit_refuses_all_and_charges_none() -> None:
     assert answer.statuses[1].duration_until_reset.seconds == 2
     assert headers(answer)["retry-after"] == "2"
     assert headers(answer)["ratelimit"] == '"limit-2";r=0;t=2'
+
+
+def test_two_keys_of_one_limit_wait_for_the_one_that_is_short() -> None:
+    path = RequestDatapath(Random(1), b"secret")
+    path.attach([(it, Enforcement()) for it in config.parse(KEYED, "f").limits], 0)
+    assert codes(ask(path, request({"user": "alice"}, hits=20))) == (OK, [OK])
+    answer = ask(path, request({"user": "alice"}, {"user": "bob"}))
+    assert codes(answer) == (OVER, [OVER, OK])
+    assert headers(answer)["ratelimit"] == '"api";r=0;t=60'
+    assert headers(answer)["retry-after"] == "60"
 
 
 def test_hits_of_the_descriptor_come_before_those_of_the_request() -> None:
