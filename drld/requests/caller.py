@@ -52,6 +52,9 @@ def caller_of(client: Client, forwarded: Iterable[str], trusted: Sequence[Networ
             break
     if address is own and client.certificate is not None:
         return client.certificate
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        # All of IPv4 is in one /64.
+        return str(address.ipv4_mapped)
     if isinstance(address, IPv6Address):
         # One host commonly has the addresses of a /64.
         return f"{IPv6Address(int(address) >> 64 << 64)}/64"

@@ -52,6 +52,9 @@ def caller_of(address: str) -> str:
         known = ip_address(address)
     except ValueError:
         return address
+    if isinstance(known, IPv6Address) and known.ipv4_mapped:
+        # As servers that listen for both see it; all of IPv4 is in one /64.
+        return str(known.ipv4_mapped)
     if isinstance(known, IPv6Address):
         return f"{IPv6Address(int(known) >> 64 << 64)}/64"
     return str(known)

@@ -116,8 +116,9 @@ def test_the_fields_tell_nothing_that_no_limiter_has_told() -> None:
     ]
     paused = Answer(True, 1, "api", None)
     assert fields(paused, table) == [("ratelimit-policy", '"api";q=100;w=1')]
-    assert [caller_of(it) for it in ("192.0.2.1", "2001:db8::1:2:3", "", "testclient")] == [
-        "192.0.2.1", "2001:db8::/64", "", "testclient",
+    hosts = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1:2:3", "", "testclient")
+    assert [caller_of(it) for it in hosts] == [
+        "192.0.2.1", "192.0.2.1", "2001:db8::/64", "", "testclient",
     ]  # fmt: skip
 
 
