@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
 
+from drld.cli.client import Daemon
+from drld.requests.registered.commands import show_keys
 from tests.control_fake import FakeDaemon, served
 from tests.unit.cli.drlctl import drlctl, lines, refused
 
@@ -60,3 +63,17 @@ async def test_what_is_refused_is_said(tmp_path: Path, args: list[str]) -> None:
     daemon.datapaths = [limited()]
     async with served(daemon, control):
         assert "must be" in refused(await drlctl(control, "check", *args))
+
+
+def test_keys_that_clients_chose_give_a_terminal_no_orders(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Answering(Daemon):
+        def get(self, path: str) -> Any:
+            busy = {"key": "0" * 16, "text": "\x1b]0;owned\x07", "used": 1.0, "burst": 2.0}
+            ends = {"bucket": "ledger", "keys": 1, "max_keys": 9, "peers": 0}
+            return {"limit": "api", "unit": "requests", **ends, "busiest": [busy]}
+
+    assert show_keys(Answering("/nowhere"), "api", 20, as_json=False)
+    assert "\x1b" not in (written := capsys.readouterr().out)
+    assert r"'\x1b]0;owned\x07'" in written

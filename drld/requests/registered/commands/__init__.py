@@ -114,7 +114,7 @@ def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
     unit = report["unit"]
     rows = [
         (
-            it["key"] if it["text"] is None else it["text"],
+            it["key"] if it["text"] is None else _printable(it["text"]),
             human_amount(it["used"], unit),
             human_amount(it["burst"], unit),
         )
@@ -126,6 +126,11 @@ def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
         f"peers in contact: {report['peers']}"
     )
     return True
+
+
+def _printable(text: str) -> str:
+    """A text that clients chose, without what a terminal would obey."""
+    return text if text.isprintable() else ascii(text)
 
 
 COMMANDS = (check,)
