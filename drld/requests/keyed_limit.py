@@ -135,9 +135,12 @@ class KeyedLimit:
 
     def reconfigure(self, limit: LimitSpec, terms: Terms, now_ns: int) -> None:
         """Have this policy from now on; levels stay, in tokens."""
+        before = self._terms, self._policy, self._policies
         self._terms = terms
         self._adopt(limit)
-        self.replica.reconfigure(self.policy_of, self.at(now_ns))
+        # A reload comes here twice: a second change would go through all rows at once.
+        if (self._terms, self._policy, self._policies) != before:
+            self.replica.reconfigure(self.policy_of, self.at(now_ns))
         self.replica.buckets.max_keys = _keyed(limit.policy).max_keys
 
     def at(self, now_ns: int) -> int:

@@ -332,6 +332,16 @@ def test_the_thesis_buckets(bucket: str) -> None:
     assert fleet.ask_in_turn("bob", 5) == 5
 
 
+def test_a_reload_that_changes_nothing_of_a_limit_leaves_its_buckets_alone() -> None:
+    text = KEYED.replace("burst = 20", "burst = 20\nmax_keys = 1")
+    one = Fleet(1, text=text).limiters[0]
+    one.ask("alice")
+    # A stranger, as all rows are taken.
+    assert one.ask("bob", 20).admitted
+    one.follow(text)
+    assert not one.ask("bob").admitted
+
+
 def test_deltas_that_cannot_be_of_use_are_counted() -> None:
     fleet = Fleet(2)
     one, two = fleet.limiters
