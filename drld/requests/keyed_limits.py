@@ -159,6 +159,8 @@ class KeyedLimits:
                 known.reconfigure(limit, self._terms, now_ns)
             else:
                 known = KeyedLimit(limit, self._terms)
+                # What waits to be sent is of other keys, and maybe of another kind of buckets.
+                self._outgoing = [it for it in self._outgoing if it[0] != limit.id]
                 self._asks[limit.id] = ASKS * REPEAT_ROUNDS
             kept[limit.id] = known
         self.limits = kept

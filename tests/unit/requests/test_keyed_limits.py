@@ -342,6 +342,20 @@ def test_a_reload_that_changes_nothing_of_a_limit_leaves_its_buckets_alone() -> 
     assert not one.ask("bob").admitted
 
 
+def test_what_waits_to_be_sent_is_of_no_use_to_a_limit_that_begins_anew() -> None:
+    text = KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')
+    fleet = Fleet(2, text=text)
+    one = fleet.limiters[0]
+    urgent: list[None] = []
+    one.keyed.on_urgent = lambda: urgent.append(None)
+    one.ask("alice", 10)
+    assert urgent
+    for limiter in fleet.limiters:
+        limiter.follow(KEYED)
+    fleet.run(200)
+    assert [it.level("alice") for it in fleet.limiters] == [0, 0]
+
+
 def test_deltas_that_cannot_be_of_use_are_counted() -> None:
     fleet = Fleet(2)
     one, two = fleet.limiters
