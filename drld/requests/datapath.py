@@ -308,7 +308,7 @@ class RequestDatapath(PolicerSet):
         for limit, policer in limits:
             policy = limit.policy
             policer.bucket.settle(now_ns)
-            debt = max(policy.rate * DEBT_S, policy.burst)
+            debt = most_debt(policy)
             left = max(policer.bucket.tokens + debt, 0)
             if amount := min(amount_under(limit, request), left):
                 policer.charge(flow, amount, now_ns)
@@ -413,6 +413,14 @@ def amount_under(limit: LimitSpec, request: Request) -> int:
     if request.size is not None and unit != REQUESTS:
         return request.size
     return cost * unit.item
+
+
+def most_debt(policy: Policy) -> int:
+    """What the bucket of a limit may lack after a charge, tokens."""
+    if policy.keyed is not None and policy.keyed.bucket == "queue":
+        # It keeps an element for each token: a day's would stop the daemon for minutes.
+        return policy.burst
+    return max(policy.rate * DEBT_S, policy.burst)
 
 
 def oversized(limits: Iterable[LimitSpec], request: Request) -> LimitSpec | None:

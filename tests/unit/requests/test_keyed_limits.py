@@ -342,6 +342,14 @@ def test_a_reload_that_changes_nothing_of_a_limit_leaves_its_buckets_alone() -> 
     assert not one.ask("bob").admitted
 
 
+def test_a_queue_s_debt_is_at_most_its_burst() -> None:
+    """It keeps an element for each token: 2^31 of them would stop the daemon."""
+    one = Fleet(1, text=KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')).limiters[0]
+    for _ in range(2):
+        assert one.ask("alice", 2**31 - 1, charge=True).admitted
+        assert one.level("alice") == 40
+
+
 def test_what_waits_to_be_sent_is_of_no_use_to_a_limit_that_begins_anew() -> None:
     text = KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')
     fleet = Fleet(2, text=text)
