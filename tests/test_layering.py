@@ -26,6 +26,7 @@ PURE = (
     "drld/gossip/fabrics",
     "drld/gossip/health",
     "drld/gossip/wire",
+    "drld/messages",
     "drld/police",
     "drld/registry/model",
     "drld/requests",

@@ -15,6 +15,7 @@ from testbed.reproduce import (
     fig9,
     flows5000,
     sensitivity,
+    srtm,
     table1,
     table2,
     thesis,
@@ -53,10 +54,12 @@ FIGURES: Mapping[str, Figure] = {
         phantom_queues.FIGURE,
         *daemons.FIGURES,
         *thesis.FIGURES,
+        *srtm.FIGURES,
     )
 }
 """In the order in which they run and are reported."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "thesis": tuple(figure.name for figure in thesis.FIGURES),
+    "srtm": tuple(figure.name for figure in srtm.FIGURES),
 }
 """Names that stand for several."""

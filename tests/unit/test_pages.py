@@ -13,8 +13,11 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 
 MOST_WORDS = 35_000
 """Of all pages but those of results/: what an engineer can read in two days."""
-PLANE_PAGES = {"replicated-buckets.md", *(page.name for page in DOCS.glob("requests*.md"))}
-"""Of the plane of requests, which an engineer reads who uses it."""
+PLANE_PAGES = {
+    "replicated-buckets.md",
+    *(page.name for plane in ("requests", "messages") for page in DOCS.glob(f"{plane}*.md")),
+}
+"""Of the planes of requests and messages, which an engineer reads who uses them."""
 MOST_PLANE_WORDS = 6_000
 LONGEST_LINE = 120
 

@@ -1,0 +1,1 @@
+"""The plane of messages: limits for topics of message brokers, whose excess waits."""

@@ -1,0 +1,45 @@
+"""A study of a topic's publishers and brokers as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from drld.messages.envelope import MARGIN
+from testbed.messages.arrivals import RATE, Publishers
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Publishers that are spread evenly over k idle brokers, each with a k-th of the envelope."""
+
+    publishers: int
+    periodic: bool = False
+    batch: int = 1
+    brokers: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")
+    repeat: int = 10
+    seconds: float = 60.0
+    """Measured."""
+    warm_s: float = 10.0
+    """Before that."""
+    burst: int | None = None
+    """Of the envelope, messages; None: it is profiled, on a trace of its own."""
+
+    @property
+    def sources(self) -> Publishers:
+        """The topic's publishers."""
+        return Publishers(self.publishers, self.periodic, self.batch)
+
+    @property
+    def rate(self) -> Fraction:
+        """Of the envelope, messages/s."""
+        return MARGIN * self.publishers * RATE
+
+
+def case_of(definition: Mapping[str, Any]) -> Case:
+    """The case of a definition (`testbed.harness.virtual.CaseSeries.header`)."""
+    values = {**definition, "brokers": tuple(definition["allocators"])}
+    del values["plane"], values["allocators"]
+    return Case(**values)

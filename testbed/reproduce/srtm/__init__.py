@@ -1,0 +1,7 @@
+"""The figures of SRTM's papers on rate-limited topics (docs/messages.md)."""
+
+from __future__ import annotations
+
+from testbed.reproduce.srtm import bursts, penalty, tradeoff
+
+FIGURES = (penalty.FIGURE, tradeoff.FIGURE, bursts.FIGURE)

@@ -1,0 +1,80 @@
+"""A bucket whose excess waits: order, times and what a late daemon changes (nothing)."""
+
+from __future__ import annotations
+
+from drld.messages.hold import Hold, Released
+from drld.model import NS_PER_S, Enforcement
+
+MESSAGE = 1_000_000
+RATE = 10 * MESSAGE
+"""Ten messages a second: a token each 100 ms."""
+MS = 1_000_000
+
+
+def a_hold(depth: float = 2, rate: int = RATE) -> Hold[str]:
+    return Hold(Enforcement(fill_rate=rate, depth=int(depth * MESSAGE)), 0)
+
+
+def offered(hold: Hold[str], names: str, at_ms: int = 0) -> list[bool]:
+    return [hold.offer(name, MESSAGE, at_ms * MS) for name in names]
+
+
+def test_a_burst_passes_and_the_next_waits_for_its_token() -> None:
+    hold = a_hold()
+    assert offered(hold, "abcd") == [True, True, False, False]
+    assert hold.due_ns == 100 * MS
+    assert list(hold.release(100 * MS - 1)) == []
+    assert list(hold.release(100 * MS)) == [Released("c", 100 * MS)]
+    assert list(hold.release(NS_PER_S)) == [Released("d", 200 * MS)]
+    assert len(hold) == 0
+    assert hold.due_ns is None
+
+
+def test_a_late_daemon_delays_and_changes_no_account() -> None:
+    """What waited is charged when its token was there, however late it is taken out."""
+    hold, late = a_hold(), a_hold()
+    for each in (hold, late):
+        offered(each, "abc")
+    assert [it.message for it in hold.release(100 * MS)] == ["c"]
+    # The other daemon is stopped until 350 ms: its bucket has filled as well.
+    assert offered(hold, "de", 350) == [True, True]
+    assert offered(late, "de", 350) == [False, False]
+    assert list(late.release(350 * MS)) == [
+        Released("c", 100 * MS), Released("d", 0), Released("e", 0),
+    ]  # fmt: skip
+    assert offered(hold, "f", 350) == offered(late, "f", 350) == [False]
+    assert hold.due_ns == late.due_ns
+
+
+def test_a_fraction_of_a_token_is_none_and_is_kept() -> None:
+    hold = a_hold(depth=1.5)
+    assert offered(hold, "ab") == [True, False]
+    assert [it.waited_ns for it in hold.release(NS_PER_S)] == [50 * MS]
+
+
+def test_the_backlog_does_not_depend_on_the_depth() -> None:
+    backlogs = []
+    for depth in (1, 2, 5):
+        hold = a_hold(depth)
+        offered(hold, "abcd")
+        backlogs.append(hold.backlog)
+    assert backlogs == [4 * MESSAGE] * 3
+
+
+def test_another_rate_and_depth_hold_from_then_on() -> None:
+    hold = a_hold(depth=1)
+    offered(hold, "abc")
+    hold.program(Enforcement(fill_rate=2 * RATE, depth=5 * MESSAGE), 50 * MS)
+    # Half a token was there; the other half comes twice as fast. The larger bucket gets no tokens.
+    assert [it.waited_ns for it in hold.release(NS_PER_S)] == [75 * MS, 125 * MS]
+    assert offered(hold, "defghi", 10_000) == [True] * 5 + [False]
+    hold.program(Enforcement(fill_rate=0, depth=None), 10_000 * MS)
+    assert [it.message for it in hold.release(10_000 * MS)] == ["i"]
+
+
+def test_without_refill_nothing_is_due() -> None:
+    hold = a_hold(depth=1, rate=0)
+    assert offered(hold, "ab") == [True, False]
+    assert hold.due_ns is None
+    assert list(hold.release(10**18)) == []
+    assert len(hold) == 1
