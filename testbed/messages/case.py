@@ -19,7 +19,7 @@ class Case:
     periodic: bool = False
     batch: int = 1
     brokers: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")
-    repeat: int = 10
+    repeat: int = 5
     seconds: float = 60.0
     """Measured."""
     warm_s: float = 10.0

@@ -13,7 +13,7 @@ from testbed.messages.series import MessageSeries
 from testbed.reproduce.srtm.delays import BROKERS, PAGE, SOURCE, cells, lines, median
 
 SERIES = MessageSeries(
-    "srtm/tradeoff", Case(6000, burst=26, repeat=5, seconds=20.0, warm_s=5.0), cpu_s=12
+    "srtm/tradeoff", Case(6000, burst=26, repeat=3, seconds=20.0, warm_s=5.0), cpu_s=12
 )
 
 
