@@ -18,6 +18,9 @@ _START_S = 15.0
 class RealSeries(RequestSeries):
     """Runs of a case with real daemons (`testbed.harness.series.Planned`)."""
 
+    worker = "testbed.requests.real.worker"
+    code_files = ("drld/**/*.py", "testbed/requests/real/*.py")
+
     simulated: bool = False
     alone: bool = True
 
@@ -35,12 +38,3 @@ class RealSeries(RequestSeries):
         """See `Planned.header`."""
         header = RequestSeries.header(self, quick, setting)
         return {**header, **provenance.provenance(), "code": self.code()}
-
-    def code(self) -> str:
-        """See `Planned.code`."""
-        return provenance.digest(("drld/**/*.py", "testbed/requests/real/*.py"))
-
-    @property
-    def worker(self) -> str:
-        """See `Planned.worker`."""
-        return "testbed.requests.real.worker"
