@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from testbed.harness.virtual import CaseSeries
 from testbed.requests.case import Case
 
@@ -12,7 +14,7 @@ class RequestSeries(CaseSeries[Case]):
     plane = "requests"
     compared = "buckets"
     worker = "testbed.requests.worker"
-    code_files = (
+    code_files: ClassVar[tuple[str, ...]] = (
         "drld/requests/buckets/*.py", "drld/gossip/wire/message.py", "testbed/requests/*.py",
         "testbed/sim/network.py", "testbed/tcp/clock.py",
     )  # fmt: skip
