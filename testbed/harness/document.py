@@ -17,8 +17,13 @@ _TITLES = {
     "scale": "Fleets of up to ten thousand limiters",
     "any-traffic": "Any traffic, as one fair bucket",
     "thesis": "Replicated token buckets, figure by figure",
+    "srtm": "Rate-limited topics, figure by figure",
 }
-_EXPLAINED = {"any-traffic": "allocators.md", "thesis": "replicated-buckets.md"}
+_EXPLAINED = {
+    "any-traffic": "allocators.md",
+    "thesis": "replicated-buckets.md",
+    "srtm": "messages.md",
+}
 _HEADING = re.compile(r"\A## (.+)$", re.MULTILINE)
 _SCORE = re.compile(r"^\*\*Checks:\*\* (.+)$", re.MULTILINE)
 
