@@ -54,6 +54,11 @@ class BaseClient:
         """Questions `answered` by the limiter, `degraded`: decided without it, and `failures`."""
         return self._availability.counts
 
+    def requests_left(self, answer: Answer) -> float | None:
+        """What the limit of an answer has left, in requests; None: it is not known."""
+        table = self._availability.table
+        return table.requests_left(answer.limit, answer.remaining) if table else answer.remaining
+
     def _without(self, questions: Sequence[Question], reason: object) -> list[Answer]:
         """Decide without the limiter, which has just failed for this reason."""
         now_ns = monotonic_ns()
@@ -130,4 +135,5 @@ class AsyncLease:
             wanted = self._lease.wanted(cost, now_ns)
             question = self._question._replace(cost=wanted, at_least=cost)
             (answer,) = await self._client.ask([question])
-            return self._lease.receive(answer, cost, now_ns, monotonic_ns())
+            left = self._client.requests_left(answer)
+            return self._lease.receive(answer, cost, now_ns, monotonic_ns(), left=left)

@@ -165,7 +165,8 @@ class ThreadsLease:
             wanted = self._lease.wanted(cost, now_ns)
             question = self._question._replace(cost=wanted, at_least=cost)
             (answer,) = self._client.ask([question])
-            return self._lease.receive(answer, cost, now_ns, monotonic_ns())
+            left = self._client.requests_left(answer)
+            return self._lease.receive(answer, cost, now_ns, monotonic_ns(), left=left)
 
 
 class _Connection:

@@ -2,7 +2,8 @@
 
 - `share`: the static share of the limiter, divided evenly by the processes that asked it when the
   limits were told last, in a bucket of this process. The buckets begin full. So all limiters and
-  their clients together admit at most the limit and, once for each outage, the burst.
+  their clients together admit at most the limit and, once for each outage, the burst. A request
+  larger than the bucket, and not above the limit's burst, passes when it is full, and leaves debt.
 - `open` admits, `closed` refuses.
 
 The limits are checked as a limiter does: all are, and then all are charged, or none is. A limit on
@@ -64,6 +65,8 @@ class Fallback:
                 bucket = self._bucket(limit, question, now_ns)
                 bucket.settle(now_ns)
                 amount = _amount(limit, question, cost)
+                if limit.burst is not None and amount > limit.burst:
+                    return self._refusal(limit, None)
                 wait_ns = bucket.wait_ns(amount, 0)
                 if wait_ns != 0:
                     return self._refusal(limit, None if wait_ns is None else wait_ns / NS_PER_S)

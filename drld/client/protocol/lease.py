@@ -69,7 +69,9 @@ class Lease:
         left = self._size if self._left is None else int(self._left / 4)
         return max(cost, min(self._size, left))
 
-    def receive(self, answer: Answer, cost: int, asked_ns: int, now_ns: int) -> bool:
+    def receive(
+        self, answer: Answer, cost: int, asked_ns: int, now_ns: int, *, left: float | None
+    ) -> bool:
         """Take the limiter's answer; return whether the request may pass that it was asked for.
 
         Args:
@@ -77,8 +79,9 @@ class Lease:
             cost: of the request.
             asked_ns: when it was asked.
             now_ns: the present.
+            left: what the limit has left, requests; None: it is not known.
         """
-        self._left = answer.remaining
+        self._left = left
         if answer.admitted:
             self._granted = answer.granted
             self._tokens = max(answer.granted - cost, 0)

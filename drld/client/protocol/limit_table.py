@@ -40,6 +40,8 @@ class LimitInfo:
     """Its depth, tokens; None: it has no bucket."""
     per: tuple[str, ...] = field(default=())
     """Names of the pairs whose values have a bucket each."""
+    burst: int | None = None
+    """Of the limit, tokens: a request that costs more never passes; None: it is not told."""
 
     def covers(self, namespace: str, descriptor: Mapping[str, str]) -> bool:
         """Whether a request falls under it."""
@@ -56,6 +58,13 @@ class LimitTable:
 
     limits: tuple[LimitInfo, ...]
     processes: int
+
+    def requests_left(self, name: str | None, remaining: float | None) -> float | None:
+        """What a limit has left, in requests that say no size; None: it is not known."""
+        limit = next((it for it in self.limits if it.name == name), None)
+        if remaining is None or limit is None or limit.unit != "bytes":
+            return remaining
+        return remaining / limit.item
 
 
 def table_frame(limits: Iterable[LimitInfo], processes: int) -> bytes:
@@ -79,7 +88,7 @@ def read_table(body: bytes) -> LimitTable:
 
 
 def _limit(value: Mapping[str, Any]) -> LimitInfo:
-    burst = value["share_burst"]
+    share_burst, burst = value["share_burst"], value.get("burst")
     return LimitInfo(
         name=_text(value["name"]),
         namespace=_text(value["namespace"]),
@@ -92,8 +101,9 @@ def _limit(value: Mapping[str, Any]) -> LimitInfo:
         window_s=_whole(value["window_s"]),
         rate=_whole(value["rate"]),
         share_rate=_whole(value["share_rate"]),
-        share_burst=None if burst is None else _whole(burst),
+        share_burst=None if share_burst is None else _whole(share_burst),
         per=tuple(_text(name) for name in value["per"]),
+        burst=None if burst is None else _whole(burst),
     )
 
 

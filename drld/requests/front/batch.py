@@ -152,6 +152,7 @@ class BatchFront:
             share_rate=max(share.fill_rate, 0),
             share_burst=share.depth,
             per=match.per,
+            burst=policy.burst,
         )
 
 

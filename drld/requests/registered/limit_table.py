@@ -172,7 +172,7 @@ class RequestLimitTable(LimitTable):
     excess: Literal["refuse"] = "refuse"
     """What happens above the limit."""
     bucket: Literal["ledger", "queue", "counter"] = "ledger"
-    """With `match.per`: kind of the buckets."""
+    """With `match.per`: kind of the buckets; `"queue"` not for bytes."""
     max_keys: Annotated[
         int, PlainValidator(_max_keys), Kind(f"number of keys, 1 to {MAX_KEYS}")
     ] = 1_000_000
@@ -205,6 +205,9 @@ class RequestLimitTable(LimitTable):
                     "nothing is divided" if keyed
                     else "must be left out: it is for limits with match.per",
                 )  # fmt: skip
+        if keyed and self.bucket == "queue" and self.unit == BYTES:
+            # It keeps an element for each token, so one request of 1 MB would take seconds.
+            problems.add([*where, "bucket"], 'must not be "queue" for a limit on bytes')
         seen: dict[tuple[str, ...], int] = {}
         for place, given in enumerate(self.overrides if keyed else ()):
             at = [*where, "overrides", place]

@@ -27,6 +27,10 @@ API = LimitInfo(
 FREE = replace(API, name="free", where={"plan": "free"}, share_rate=ITEM, share_burst=2 * ITEM)
 
 
+def received(lease: Lease, answer: Answer, cost: int, asked_ns: int, now_ns: int) -> bool:
+    return lease.receive(answer, cost, asked_ns, now_ns, left=answer.remaining)
+
+
 def told(*limits: LimitInfo, processes: int = 1) -> Fallback:
     made = Fallback("open")
     made.learn(LimitTable(limits, processes))
@@ -141,13 +145,13 @@ def test_a_lease_grows_while_it_is_used_and_lapses_in_time() -> None:
     for _ in range(20):
         assert lease.take(1, 0) is None
         sizes.append(wanted := lease.wanted(1, 0))
-        assert lease.receive(granted(wanted), 1, 0, 0)
+        assert received(lease, granted(wanted), 1, 0, 0)
         for _ in range(wanted - 1):
             assert lease.take(1, LEASE_NS - 1)
     assert sizes == [min(1 << place, MAX_LEASE) for place in range(20)]
     # A lease that is not used in time is lost, and the next is what was used of it.
     wanted = lease.wanted(1, 0)
-    lease.receive(granted(wanted), 1, 0, 0)
+    received(lease, granted(wanted), 1, 0, 0)
     for _ in range(9):
         lease.take(1, 0)
     assert lease.take(1, LEASE_NS) is None
@@ -159,23 +163,23 @@ def test_a_lease_leaves_others_most_of_what_is_there() -> None:
     lease = Lease()
     for left, most in ((100, 25), (3, 1), (0, 1)):
         lease._size = 1000
-        lease.receive(granted(1, left), 1, 0, 0)
+        received(lease, granted(1, left), 1, 0, 0)
         assert lease.wanted(1, 0) == most
     assert lease.wanted(7, 0) == 7
 
 
 def test_a_refusal_holds_until_the_time_to_retry() -> None:
     lease = Lease()
-    assert not lease.receive(Answer(False, 0, "api", 0, None, 0.05), 2, 0, 0)
+    assert not received(lease, Answer(False, 0, "api", 0, None, 0.05), 2, 0, 0)
     assert lease.take(2, S // 20 - 1) is False
     assert lease.take(1, S // 20 - 1) is None, "a smaller cost may pass"
     assert lease.take(2, S // 20) is None
-    assert not lease.receive(Answer(False, 0, "api", 0, None, 9.0), 1, 0, 0)
+    assert not received(lease, Answer(False, 0, "api", 0, None, 9.0), 1, 0, 0)
     assert lease.take(1, LEASE_NS) is None
     # Without a limiter each decision is `on_failure`'s, in process too.
-    assert lease.receive(Answer(True, 1, degraded=True), 1, S, S)
+    assert received(lease, Answer(True, 1, degraded=True), 1, S, S)
     assert lease.take(1, S) is None
-    assert not lease.receive(Answer(False, 0, degraded=True), 1, S, S)
+    assert not received(lease, Answer(False, 0, degraded=True), 1, S, S)
     assert lease.take(1, S) is None
 
 
@@ -201,7 +205,7 @@ def test_what_leases_admit_was_charged_and_what_is_charged_is_admitted_or_lost(
             )
             bucket -= answer.granted
             charged.append((now_ns, answer.granted))
-            decided = lease.receive(answer, cost, now_ns, now_ns)
+            decided = received(lease, answer, cost, now_ns, now_ns)
         else:
             # It was charged not long ago.
             assert not decided or charged[-1][0] > now_ns - LEASE_NS
@@ -231,3 +235,20 @@ def test_rates_are_read_as_other_libraries_write_them(text: str, rate: tuple[int
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a rate such as"):
         parse_rate(text)
+
+
+def test_a_lease_of_a_limit_on_bytes_is_of_requests() -> None:
+    """A quarter of 75,000 bytes is twelve requests of 1,500, and not 18,750."""
+    table = LimitTable((replace(API, unit="bytes", item=1500),), 1)
+    assert table.requests_left("api", 75_000.0) == 50
+    assert LimitTable((API,), 1).requests_left("api", 75.0) == 75
+    assert table.requests_left("other", 75.0) == 75
+    assert table.requests_left("api", None) is None
+
+
+def test_a_cost_above_the_burst_of_the_limit_never_passes() -> None:
+    """One above this process's bucket alone does, and the bucket is in debt."""
+    made = told(replace(API, burst=50 * ITEM))
+    assert not made.decide(Question("api", cost=51), 0).admitted
+    assert made.decide(Question("api", cost=50), 0).admitted
+    assert not made.decide(Question("api"), S).admitted

@@ -29,7 +29,7 @@ QUESTIONS = st.builds(
 )
 INFO = LimitInfo(
     "api", "api", {"plan": "free"}, "share", True, "requests", 10**6, 100, 1, 10**8, 10**7, None,
-    ("user",),
+    ("user",), 10**9,
 )  # fmt: skip
 
 

@@ -122,6 +122,13 @@ def test_mistakes_are_named(extra: str, problem: str) -> None:
     assert problems(keyed(extra)) == [f"drld.toml: {problem}"]
 
 
+def test_a_queue_has_no_element_for_each_byte() -> None:
+    text = keyed('bucket = "queue"').replace('"100/s"', '"10mbit"')
+    text = text.replace('unit = "requests"', 'unit = "bytes"').replace("burst = 200", "")
+    reason = 'must not be "queue" for a limit on bytes'
+    assert problems(text) == [f"drld.toml: limit[0].bucket: {reason}"]
+
+
 @pytest.mark.parametrize("per", ["[]", '["rate"]', '["a", "a"]', "1"])
 def test_what_makes_no_key(per: str) -> None:
     (problem,) = problems(keyed(per=per))
