@@ -88,11 +88,20 @@ inline_always u64 first_set(u64 id)
 	return (id >> 60) * DRLD_FLOW_WAYS;
 }
 
+/* The same index, which it is already. The verifiers before Linux 6.10 know nothing of an exclusive
+ * or of two values that they do not know. The empty instruction hides from LLVM that the mask changes
+ * nothing. */
+inline_always u64 a_set(u64 first)
+{
+	asm("" : "+r"(first));
+	return first & (NO_PLACE - DRLD_FLOW_WAYS);
+}
+
 /* The same for its second set: any set but the first, equally likely. */
 inline_always u64 second_set(u64 id)
 {
 	u64 distance = 1 + ((id >> 44 & 0xffff) * (DRLD_FLOW_SETS - 1) >> 16);
-	return ((id >> 60) ^ distance) * DRLD_FLOW_WAYS;
+	return a_set(((id >> 60) ^ distance) * DRLD_FLOW_WAYS);
 }
 
 /* The place of a flow that is not in its first set, or NO_PLACE. A new flow enters the set with more
@@ -113,7 +122,7 @@ inline_always u64 place_beyond(struct drld_flows *table, u64 id, u64 first)
 		here += volatile_read(table->slot[first + way].id) & 1;
 	if (likely(here + there == 2 * DRLD_FLOW_WAYS))
 		return NO_PLACE;
-	set = first ^ ((first ^ set) & less(there, here) & less(DRLD_FLOW_WAYS / 2 - 1, here));
+	set = a_set(first ^ ((first ^ set) & less(there, here) & less(DRLD_FLOW_WAYS / 2 - 1, here)));
 #pragma unroll
 	for (int way = 0; way < DRLD_FLOW_WAYS; way++) {
 		was = volatile_read(table->slot[set + way].id);
