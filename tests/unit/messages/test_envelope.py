@@ -65,6 +65,8 @@ def test_the_tail_of_the_work_at_the_papers_load() -> None:
     """M/D/1 at a load of 1 / 1.1: reference values by the formula with 200 digits."""
     expected = {0: 0.90909, 1: 0.77436, 3: 0.53495, 10: 0.14379, 20: 0.02201, 25: 0.00861}
     assert {x: round(work_above(x, RHO), 5) for x in expected} == expected
+    # So that one message in a hundred waits, the bucket is of 26.
+    assert next(burst for burst in range(1, 100) if work_above(burst - 1, RHO) <= 0.01) == 26
     assert work_above(300, 0.95) == pytest.approx(2.3e-14, rel=0.2)
 
 
