@@ -294,6 +294,11 @@ class Daemon:
         self._transport.update_peers({peer.name: peer.address for peer in spec.peers})
         self.engine = self._engine(spec)
 
+    def _begin(self, spec: LimiterSpec) -> None:
+        """Begin with all limits of a configuration that the host does not refuse, as `_attach`."""
+        self._prepare(spec)
+        self._attach()
+
     def _attach(self) -> None:
         """Attach the datapath, without those of the fleet's limits that the host refuses.
 
@@ -335,7 +340,7 @@ class Daemon:
             self._go_without("it has no limits on packets, and [requests] needs no datapath")
             return
         try:
-            self._choose()
+            self._choose(spec, partial(self._begin, spec))
         except DatapathError as error:
             # Limits of a registry may come at any time.
             if spec.limits or spec.registry is not None:
@@ -364,38 +369,30 @@ class Daemon:
 
     def _go_without(self, reason: str) -> None:
         """Start without a datapath for packets."""
-        spec = self.engine.spec
         self._use(NoDatapath(reason))
-        self._reason = ""
-        self._prepare(spec)
-        self._attach()
+        self._begin(self.engine.spec)
 
-    def _choose(self) -> None:
-        """Attach the datapath: of `auto`, the kernel's where it can be had, else nfqueue.
+    def _choose(self, spec: LimiterSpec, put: Callable[[], None]) -> None:
+        """Put a configuration on the datapath; of `auto`, on nfqueue where the kernel's refuses it.
 
         Raises:
             DatapathError: the host refuses; nothing is left behind.
         """
-        spec = self.engine.spec
         try:
-            self._attach()
+            put()
         except DatapathError as error:
             if spec.plane(PacketsSpec).datapath != "auto":
                 raise
-            self._fall_back(error)
             self._use(startup.nfqueue(spec, clock))
-            self._prepare(spec)  # With what the kernel datapath went without.
             try:
-                self._attach()
+                put()
             except DatapathError as other:
-                raise DatapathError(f"{other}; no kernel datapath: {error}") from error
+                reason = f"{other}; no kernel datapath: {error}"
+                raise DatapathError(reason, other.limits) from error
+            fallback = event("datapath.fallback", old="kernel", new="nfqueue", reason=str(error))
+            log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
+            self._reason = f"; no kernel datapath: {error}"
         self._clean(spec)
-
-    def _fall_back(self, error: DatapathError) -> None:
-        """Say why the kernel's datapath cannot be had."""
-        fallback = event("datapath.fallback", old="kernel", new="nfqueue", reason=str(error))
-        log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
-        self._reason = f"; no kernel datapath: {error}"
 
     def _clean(self, spec: LimiterSpec) -> None:
         """Remove the rules of one on nfqueue that was killed: they would lead packets to nobody."""
@@ -408,29 +405,21 @@ class Daemon:
         Raises:
             ConfigError, DatapathError: it cannot be; the daemon stays without a datapath.
         """
-        without, asked = self.datapath, spec.plane(PacketsSpec).datapath
-        try:
-            self._use(
-                startup.nfqueue(spec, clock) if asked == "nfqueue" else KernelDatapath(spec.name)
-            )
+        without, nfqueue = self.datapath, spec.plane(PacketsSpec).datapath == "nfqueue"
+
+        def put() -> None:
             try:
                 self.engine.reconfigure(spec, clock())
-            except DatapathError as error:
-                if asked != "auto":
-                    raise
+            except DrldError:
                 self.datapath.detach()
-                self._use(startup.nfqueue(spec, clock))
-                try:
-                    self.engine.reconfigure(spec, clock())
-                except DatapathError as other:
-                    reason = f"{other}; no kernel datapath: {error}"
-                    raise DatapathError(reason, other.limits) from error
-                self._fall_back(error)
+                raise
+
+        try:
+            self._use(startup.nfqueue(spec, clock) if nfqueue else KernelDatapath(spec.name))
+            self._choose(spec, put)
         except DrldError:
-            self.datapath.detach()
             self._use(without)
             raise
-        self._clean(spec)
         self._drain()
         chosen = event("datapath.chosen", datapath=self.datapath.name, reason=self._why())
         log.info("a datapath for the first limits on packets: %s", self._why(), extra=chosen)

@@ -175,12 +175,22 @@ class RequestDatapath(PolicerSet):
         refused_by = check(under, flow, now_ns)
         if refused_by is None and short is not None:
             self._fall_short(limits, rest, flow, short)
+        return self._answer(under, request.cost, refused_by, flow, now_ns)
+
+    def _answer(
+        self,
+        under: Sequence[_Under],
+        cost: int,
+        refused_by: LimitSpec | None,
+        flow: FlowId,
+        now_ns: int,
+    ) -> Answer:
+        """The answer to a request of this cost that has just been decided."""
         standings = [self._standing(*it, flow, now_ns, admitted=refused_by is None) for it in under]
         if refused_by is None:
-            return Answer(True, standings, None, None, request.cost)
+            return Answer(True, standings, None, None, cost)
         refused = next(it for it in standings if it.limit is refused_by)
-        reason = f"above the limit {refused_by.name}"
-        return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
+        return Answer(False, standings, refused, _above(refused_by))
 
     def decide_all(self, requests: Sequence[Request], now_ns: int) -> list[Answer]:
         """Decide about requests of one caller that pass together, or not at all.
@@ -240,8 +250,7 @@ class RequestDatapath(PolicerSet):
         standings = [self._standing(*it, flow, now_ns, admitted=False) for it in under]
         for it in standings:
             if it.wait_ns != 0 or it.limit is refused_by:
-                reason = f"above the limit {it.limit.name}"
-                return Answer(admitted=False, standings=standings, refused=it, reason=reason)
+                return Answer(False, standings, it, _above(it.limit))
         return Answer(True, standings, None, None, 0)
 
     def _held(self, request: Request) -> list[_Held]:
@@ -384,27 +393,14 @@ class RequestDatapath(PolicerSet):
         return Plan(self._generation, request, self._flow(request.caller), under)
 
     def decide_planned(self, plan: Plan, now_ns: int) -> Answer | None:
-        """Do as `decide`, in a third of the time; None: make another plan, as limits changed."""
+        """Do as `decide`, in half of the time; None: make another plan, as limits changed."""
         generation, request, flow, under = plan
         if generation != self._generation:
             return None
         if under is None:
             return self.decide(request, now_ns)
         refused_by = self._police(under, flow, now_ns)
-        standings = []
-        if refused_by is None:
-            for limit, amount, policer in under:
-                own = policer.bucket
-                if (depth := own.depth) is None:
-                    standings.append(Standing(limit, amount, None, None, 0))
-                else:
-                    reset_ns = own.wait_ns(depth, 0)
-                    standings.append(Standing(limit, amount, max(own.tokens, 0), reset_ns, 0))
-            return Answer(True, standings, None, None, request.cost)
-        standings = [self._standing(*it, flow, now_ns, admitted=False) for it in under]
-        refused = next(it for it in standings if it.limit is refused_by)
-        reason = f"above the limit {refused_by.name}"
-        return Answer(admitted=False, standings=standings, refused=refused, reason=reason)
+        return self._answer(under, request.cost, refused_by, flow, now_ns)
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:
@@ -429,6 +425,11 @@ def oversized(limits: Iterable[LimitSpec], request: Request) -> LimitSpec | None
         if amount_under(limit, request) > limit.policy.burst and limit.policy.mode is Mode.ENFORCE:
             return limit
     return None
+
+
+def _above(limit: LimitSpec) -> str:
+    """Why a limit refuses a request, for people."""
+    return f"above the limit {limit.name}"
 
 
 def too_large(limit: LimitSpec) -> str:

@@ -43,7 +43,7 @@ class CaseSeries(Generic[C]):
     plane: ClassVar[str]
     compared: ClassVar[str]
     """The field of a case with the names of what its runs compare."""
-    worker: ClassVar[str]
+    worker: ClassVar[str] = "testbed.harness.virtual_worker"
     """See `Planned.worker`."""
     code_files: ClassVar[tuple[str, ...]]
     """Files that decide what a run measures."""

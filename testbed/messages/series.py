@@ -11,5 +11,4 @@ class MessageSeries(CaseSeries[Case]):
 
     plane = "messages"
     compared = "brokers"
-    worker = "testbed.messages.worker"
     code_files = ("drld/messages/*.py", "drld/police/token_bucket.py", "testbed/messages/*.py")

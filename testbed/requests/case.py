@@ -1,4 +1,4 @@
-"""A study of buckets as data. It imports little (`testbed.requests.worker`)."""
+"""A study of buckets as data. It imports little (`testbed.harness.virtual_worker`)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ class RequestSeries(CaseSeries[Case]):
 
     plane = "requests"
     compared = "buckets"
-    worker = "testbed.requests.worker"
     code_files: ClassVar[tuple[str, ...]] = (
         "drld/requests/buckets/*.py", "drld/gossip/wire/message.py", "testbed/requests/*.py",
         "testbed/sim/network.py", "testbed/tcp/clock.py",

@@ -1,4 +1,4 @@
-"""A daemon of drld for contestants that use its client library."""
+"""A daemon of drld for the contestants that ask one."""
 
 from __future__ import annotations
 

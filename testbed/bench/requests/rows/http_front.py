@@ -5,44 +5,13 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from testbed.bench.requests.contest import Entry, Result, Scene, Slice
 from testbed.bench.requests.exchange import exchange
+from testbed.bench.requests.limiter import limiter
 from testbed.bench.requests.load import Asked
-from testbed.bench.requests.servers import server
-
-_CONFIG = """
-[limiter]
-name = "bench"
-listen = "127.0.0.1:{port}"
-control = "{control}"
-[requests]
-listen = "{path}"
-[[limit]]
-id = 1
-name = "all"
-unit = "requests"
-rate = "1000000/s"
-burst = 1000000
-match = {{ namespace = "bench" }}
-[[limit]]
-id = 2
-name = "emptied"
-unit = "requests"
-rate = "9/d"
-burst = 1
-match = {{ namespace = "bench", where = {{ emptied = "yes" }} }}
-"""
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def _question(it: Asked) -> bytes:
@@ -64,18 +33,14 @@ def _complete(answer: bytes) -> bool:
 
 @contextmanager
 def contestant(scene: Scene) -> Iterator[Slice]:
-    """A daemon without peers; those to be refused fall under a second limit, which is used up."""
-    path = scene.state / "front.sock"
-    file = scene.state / "front.toml"
-    control = scene.state / "front-control.sock"
-    file.write_text(_CONFIG.format(port=_free_port(), control=control, path=path))
-    with server([sys.executable, "-m", "drld", "--config", str(file)], path,
-                scene.cpu) as connect:  # fmt: skip
+    """Each question is a request of HTTP; its answer is read before the next is sent."""
+    with limiter(scene, "http") as path:
 
         def decide(asked: Sequence[Asked]) -> Result:
             questions = [_question(it) for it in asked]
             # Between slices a connection would be idle for too long.
-            with connect() as sock:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(path)
                 return exchange(sock, questions, _complete, lambda answer: b" 429 " in answer[:16])
 
         yield decide
