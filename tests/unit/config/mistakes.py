@@ -17,14 +17,18 @@ FLOW = (
     '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
     '"source/24/56" for IPv4 and IPv6 (1 to 128)'
 )
-ALLOCATOR = "an allocator: one of ctb, static, gtb, grd, fair, fps, fps-random-drop, fps-paper"
+ALLOCATOR = (
+    "an allocator: one of ctb, static, gtb, grd, fair, fps, fps-random-drop, fps-paper, adaptive"
+)
 PROTOCOL = (
     "a protocol number from 0 to 255, or one of icmp, igmp, ipip, tcp, udp, dccp, ipv6, gre, esp, "
     "ah, icmpv6, ospf, vrrp, sctp, udplite"
 )
 PORTS = 'a port from 1 to 65535, a range such as "8000-8100", or an array of these'
 NO_PORTS = "must be left out unless protocol is one of tcp, udp, sctp, udplite"
-TABLES = "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests"
+TABLES = (
+    "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests, broker"
+)
 MARK = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
 
 VALUES: dict[str, dict[str, list[str]]] = {
