@@ -17,6 +17,8 @@ from tests.fuzz.targets import (
     deltas,
     grpc,
     http,
+    mqtt,
+    nats,
     packet,
     probes,
     registry,
@@ -46,6 +48,8 @@ TARGETS: dict[str, Target] = {
     "rls": rls.TARGET,
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
+    "mqtt": mqtt.TARGET,
+    "nats": nats.TARGET,
 }
 
 
