@@ -17,6 +17,8 @@ from tests.fuzz.targets import (
     deltas,
     grpc,
     http,
+    mqtt,
+    nats,
     packet,
     probes,
     registry,
@@ -48,6 +50,8 @@ TARGETS: dict[str, Target] = {
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
     "topics": topics.TARGET,
+    "mqtt": mqtt.TARGET,
+    "nats": nats.TARGET,
 }
 
 
