@@ -26,6 +26,7 @@ from tests.fuzz.targets import (
     requests,
     rls,
     topics,
+    segments,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -52,6 +53,7 @@ TARGETS: dict[str, Target] = {
     "topics": topics.TARGET,
     "mqtt": mqtt.TARGET,
     "nats": nats.TARGET,
+    "segments": segments.TARGET,
 }
 
 
