@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random, SystemRandom
 from time import monotonic_ns
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from drld.client.protocol.address import read_address
 from drld.client.protocol.availability import Availability
@@ -16,17 +18,33 @@ from drld.client.protocol.lease import Lease
 from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import NO_PAIRS, Answer, Question
 
+if TYPE_CHECKING:
+    # Only those who use TLS import it.
+    from ssl import SSLContext
+
 log = logging.getLogger("drld.client")
 
 TIMEOUT_S = 0.25
 """Some ticks of a busy limiter; it answers in less than a millisecond otherwise."""
 
 
+class HeldLease(Protocol):
+    """Decisions on one hot key, as an application holds them."""
+
+    def lapse(self) -> None:
+        """Count what was not used in time."""
+
+
 class BaseClient:
     """A client of one limiter."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        on_failure: str = "open",
+        tls: SSLContext | None = None,
     ) -> None:
         """Ask the limiter at this address; nothing is connected before the first question.
 
@@ -35,14 +53,20 @@ class BaseClient:
             timeout_s: for an answer, and for the connection if there is none.
             on_failure: `open` or `closed`, while the limiter has never answered; later, what the
                 limits say.
+            tls: for TLS with a limiter that has `requests.certificate`; with a certificate of its
+                own, if the limiter has `requests.client_ca`. None: plain.
 
         Raises:
             ValueError: an argument is not as it must be.
         """
         self._address = read_address(address)
+        if tls is not None and isinstance(self._address, str):
+            raise ValueError("tls: must be None with a unix socket, which is plain")
+        self._tls = tls
         self._timeout_s = timeout_s
         self._availability = Availability(Random(SystemRandom().getrandbits(64)), on_failure)
         self._process = SystemRandom().getrandbits(64)
+        self._leases: WeakSet[HeldLease] = WeakSet()
 
     @property
     def limits(self) -> LimitTable | None:
@@ -51,8 +75,19 @@ class BaseClient:
 
     @property
     def counts(self) -> Counter[str]:
-        """Questions `answered` by the limiter, `degraded`: decided without it, and `failures`."""
+        """Since the client was made.
+
+        Questions `answered` by the limiter, and `degraded`: decided without it; `failures` to reach
+        it; requests `leased`, and of these those `lost`, as nobody used them in time.
+        """
+        for lease in [*self._leases]:
+            lease.lapse()
         return self._availability.counts
+
+    def new_lease(self, held: HeldLease) -> Lease:
+        """Tokens of this process for `held`, that count with those of the client."""
+        self._leases.add(held)
+        return Lease(self._availability.counts)
 
     def requests_left(self, answer: Answer) -> float | None:
         """What the limit of an answer has left, in requests; None: it is not known."""
@@ -113,13 +148,18 @@ class AsyncLease:
     ) -> None:
         self._client = client
         self._question = question
-        self._lease = Lease()
+        self._lease = client.new_lease(self)
         self._asking = asking
 
     @property
     def lost(self) -> int:
-        """Requests that were charged, and not used."""
+        """Requests that were charged, and not used in time."""
+        self.lapse()
         return self._lease.lost
+
+    def lapse(self) -> None:
+        """See `HeldLease.lapse`."""
+        self._lease.lapse(monotonic_ns())
 
     async def take(self, cost: int = 1) -> bool:
         """Decide about a request, and ask the limiter where that is needed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
 from drld.client.base import TIMEOUT_S, AsyncClient
 from drld.client.protocol.availability import Availability
@@ -13,15 +14,23 @@ from drld.client.protocol.exchange import Exchange
 from drld.client.protocol.model import Answer, Question
 from drld.errors import WireError
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 
 class Client(AsyncClient):
     """Asks one limiter, for the tasks of one event loop."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        on_failure: str = "open",
+        tls: SSLContext | None = None,
     ) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
@@ -83,7 +92,7 @@ class Client(AsyncClient):
         async with self._connecting:
             if self._connection is None or self._connection.ended:
                 connection = _Connection()
-                await connection.open(self._address, self._process)
+                await connection.open(self._address, self._tls, self._process)
                 self._connection = connection
             return self._connection
 
@@ -99,7 +108,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
 
-    async def open(self, address: tuple[str, int] | str, process: int) -> None:
+    async def open(
+        self, address: tuple[str, int] | str, tls: SSLContext | None, process: int
+    ) -> None:
         """Connect, and send the greeting.
 
         Raises:
@@ -109,7 +120,7 @@ class _Connection(asyncio.Protocol):
         if isinstance(address, str):
             await loop.create_unix_connection(lambda: self, address)
         else:
-            await loop.create_connection(lambda: self, *address)
+            await loop.create_connection(lambda: self, *address, ssl=tls)
         assert self._transport is not None
         self._transport.write(self.conversation.greeting(process))
 

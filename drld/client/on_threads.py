@@ -10,16 +10,20 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from random import SystemRandom
 from threading import Lock
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
 from drld.client.base import TIMEOUT_S, BaseClient
 from drld.client.protocol.conversation import Conversation, Event
 from drld.client.protocol.exchange import Exchange, chunks
-from drld.client.protocol.lease import Lease
 from drld.client.protocol.model import NO_PAIRS, Answer, Question
 from drld.errors import WireError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 MAX_IDLE = 4
 """Connections that are kept while nobody uses them: a limiter has 256 for one user."""
@@ -30,10 +34,15 @@ class Client(BaseClient):
     """Asks one limiter."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        on_failure: str = "open",
+        tls: SSLContext | None = None,
     ) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._owner = os.getpid()
         """The process whose connections these are."""
         self._idle: list[_Connection] = []
@@ -73,8 +82,11 @@ class Client(BaseClient):
             if connection is not None:
                 try:
                     return self._exchanged(connection, questions, deadline_ns)
-                except (ConnectionError, EOFError):
-                    # The limiter has ended an idle connection, or has restarted.
+                except TimeoutError:
+                    raise
+                except (OSError, EOFError):
+                    # The limiter has ended an idle connection, or has restarted. TLS has other
+                    # words for it than `ConnectionError`.
                     self.close()
             return self._exchanged(self._connected(deadline_ns), questions, deadline_ns)
         except (OSError, EOFError, WireError) as error:
@@ -98,7 +110,7 @@ class Client(BaseClient):
             return None
 
     def _connected(self, deadline_ns: int) -> _Connection:
-        return _Connection(self._address, deadline_ns, self._process)
+        return _Connection(self._address, self._tls, deadline_ns, self._process)
 
     def _exchanged(
         self, connection: _Connection, questions: Sequence[Question], deadline_ns: int
@@ -144,19 +156,29 @@ class ThreadsLease:
         self._client = client
         self._question = question
         self._owner = os.getpid()
-        self._lease = Lease()
+        self._lease = client.new_lease(self)
         self._lock = Lock()
 
     @property
     def lost(self) -> int:
-        """Requests that were charged, and not used."""
+        """Requests that were charged, and not used in time."""
+        self.lapse()
         return self._lease.lost
+
+    def lapse(self) -> None:
+        """See `HeldLease.lapse`; a thread that asks at present has counted already."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._lease.lapse(monotonic_ns())
+            finally:
+                self._lock.release()
 
     def take(self, cost: int = 1) -> bool:
         """Decide about a request, and ask the limiter where that is needed."""
         if self._owner != os.getpid():
             # Tokens that were taken before a fork are the parent's.
-            self._owner, self._lease, self._lock = os.getpid(), Lease(), Lock()
+            self._owner, self._lock = os.getpid(), Lock()
+            self._lease = self._client.new_lease(self)
         with self._lock:
             now_ns = monotonic_ns()
             decided = self._lease.take(cost, now_ns)
@@ -172,20 +194,28 @@ class ThreadsLease:
 class _Connection:
     """One connection of one thread at a time."""
 
-    def __init__(self, address: tuple[str, int] | str, deadline_ns: int, process: int) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        tls: SSLContext | None,
+        deadline_ns: int,
+        process: int,
+    ) -> None:
         self.conversation = Conversation()
         timeout_s = _left_s(deadline_ns)
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._socket.settimeout(timeout_s)
-            try:
-                self._socket.connect(address)
-            except BaseException:
-                self._socket.close()
-                raise
+            connect = partial(self._socket.connect, address)
         else:
             self._socket = socket.create_connection(address, timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connect = partial(self._secure, tls, address[0], deadline_ns)
+        self._socket.settimeout(timeout_s)
+        try:
+            connect()
+        except BaseException:
+            self._socket.close()
+            raise
         self._greeting = self.conversation.greeting(process)
 
     def send(self, data: bytes, deadline_ns: int) -> None:
@@ -201,6 +231,15 @@ class _Connection:
         if not data:
             raise EOFError("it has ended the connection")
         return self.conversation.receive(data)
+
+    def _secure(self, tls: SSLContext | None, host: str, deadline_ns: int) -> None:
+        """Speak TLS from now on, if there is a context for it."""
+        if tls is not None:
+            self._socket = tls.wrap_socket(
+                self._socket, server_hostname=host, do_handshake_on_connect=False
+            )
+            self._socket.settimeout(_left_s(deadline_ns))
+            self._socket.do_handshake()
 
     def close(self) -> None:
         """End it."""

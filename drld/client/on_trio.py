@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -17,6 +18,9 @@ from drld.client.protocol.exchange import Exchange, chunks
 from drld.client.protocol.model import Answer, Question
 from drld.errors import WireError
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 _READ_BYTES = 262_144
 
 
@@ -24,10 +28,15 @@ class Client(AsyncClient):
     """Asks one limiter, for the tasks of one run."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = TIMEOUT_S, on_failure: str = "open"
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        on_failure: str = "open",
+        tls: SSLContext | None = None,
     ) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure)
+        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._connection: _Connection | None = None
         self._connecting = trio.Lock()
 
@@ -54,7 +63,7 @@ class Client(AsyncClient):
                 answers = await self._asked(questions)
         except (OSError, WireError, trio.TooSlowError, trio.BrokenResourceError) as error:
             await self.aclose()
-            return self._without(questions, error)
+            return self._without(questions, error.__cause__ or error)
         self._answered(len(questions))
         return answers
 
@@ -89,12 +98,22 @@ class Client(AsyncClient):
         """
         async with self._connecting:
             if self._connection is None or self._connection.ended:
-                if isinstance(self._address, str):
-                    stream = await trio.open_unix_socket(self._address)
-                else:
-                    stream = await trio.open_tcp_stream(*self._address)
-                self._connection = _Connection(stream, self._process)
+                self._connection = _Connection(await self._stream(), self._process)
             return self._connection
+
+    async def _stream(self) -> trio.abc.Stream:
+        """A new connection.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        if isinstance(self._address, str):
+            return await trio.open_unix_socket(self._address)
+        plain = await trio.open_tcp_stream(*self._address)
+        if self._tls is None:
+            return plain
+        host, _ = self._address
+        return trio.SSLStream(plain, self._tls, server_hostname=host, https_compatible=True)
 
 
 class _Connection:

@@ -97,21 +97,31 @@ class KeyedLimit:
 
     def _new_replica(self) -> Replica:
         """One without knowledge and without peers."""
-        interval_ns, members = self._terms.interval_ns, self._terms.members
-        window = max(2, self._policy.capacity // members)
-        ledger, queue = self.form is Form.LEDGER, self.form is Form.QUEUE
+        ledger = self.form is Form.LEDGER
+        frequency, slack, repeat_ns = self._pace()
         return Replica(
             self._make,
             (),
             flat if ledger else least_informed,
-            frequency=FrequencyAnalysis(window, THRESHOLD_NS) if queue else None,
-            slack=Slack(members * interval_ns) if ledger else None,
-            repeat_ns=REPEAT_ROUNDS * interval_ns,
+            frequency=frequency,
+            slack=slack,
+            repeat_ns=repeat_ns,
             deferred=ledger,
             max_keys=_keyed(self.limit.policy).max_keys,
             max_pending=MAX_PENDING,
             copied_keys=COPIED_KEYS,
             most=ENTRIES,
+        )
+
+    def _pace(self) -> tuple[FrequencyAnalysis | None, Slack | None, int]:
+        """What cannot wait for a round, and when news are told again, ns; it is the fleet's size
+        and interval that decide."""
+        interval_ns, members = self._terms.interval_ns, self._terms.members
+        window = max(2, self._policy.capacity // members)
+        return (
+            FrequencyAnalysis(window, THRESHOLD_NS) if self.form is Form.QUEUE else None,
+            Slack(members * interval_ns) if self.form is Form.LEDGER else None,
+            REPEAT_ROUNDS * interval_ns,
         )
 
     def _make(self, key: Hashable) -> Bucket:
@@ -141,6 +151,7 @@ class KeyedLimit:
         # A reload comes here twice: a second change would go through all rows at once.
         if (self._terms, self._policy, self._policies) != before:
             self.replica.reconfigure(self.policy_of, self.at(now_ns))
+            self.replica.set_pace(*self._pace())
         self.replica.buckets.max_keys = _keyed(limit.policy).max_keys
 
     def at(self, now_ns: int) -> int:

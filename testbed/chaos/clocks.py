@@ -28,22 +28,32 @@ _EACH_S = {False: 4.0, True: 1.5}
 _NEAR_S = 60.0
 
 
+def library(state: Path) -> Path:
+    """The replaced functions, compiled into this directory."""
+    made = state / "clock_shim.so"
+    if not made.exists():
+        netns.run(f"cc -shared -fPIC -O1 -o {made} {_SHIM} -ldl".split())
+    return made
+
+
+def environment(shim: Path, clock: Path) -> dict[str, str]:
+    """Of a daemon whose clock has the offset of a file."""
+    return {"LD_PRELOAD": str(shim), "DRLD_CHAOS_CLOCK": str(clock)}
+
+
+def set_offset(clock: Path, offset_s: int) -> None:
+    """Write the offset in place, as the daemon has mapped the file."""
+    with clock.open("r+b" if clock.exists() else "wb") as file:
+        file.write(_OFFSET.pack(offset_s))
+
+
 def _file(member: Member) -> Path:
     return member.file.with_suffix(".clock")
 
 
 def _prepare(member: Member, state: Path) -> None:
-    library = state / "clock_shim.so"
-    if not library.exists():
-        netns.run(f"cc -shared -fPIC -O1 -o {library} {_SHIM} -ldl".split())
-    _set(member, 0)
-    member.environment |= {"LD_PRELOAD": str(library), "DRLD_CHAOS_CLOCK": str(_file(member))}
-
-
-def _set(member: Member, offset_s: int) -> None:
-    """Write the offset in place, as the daemon has mapped the file."""
-    with _file(member).open("r+b" if _file(member).exists() else "wb") as file:
-        file.write(_OFFSET.pack(offset_s))
+    set_offset(_file(member), 0)
+    member.environment |= environment(library(state), _file(member))
 
 
 async def _expect(member: Member, offset_s: int) -> None:
@@ -66,7 +76,7 @@ async def _jump(scene: Scene, quick: bool) -> Episode:
     begin_s = time.monotonic()
     for ahead_s in (_HOUR_S, -_HOUR_S, 0):
         for member, offset_s in ((early, ahead_s), (late, -ahead_s)):
-            _set(member, offset_s)
+            set_offset(_file(member), offset_s)
             await _expect(member, offset_s)
         if ahead_s:
             await trio.sleep(_EACH_S[quick])

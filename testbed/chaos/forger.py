@@ -1,8 +1,9 @@
-"""Sends hostile packets to the gossip ports of a fleet, each from a peer's address.
+"""Sends hostile packets to the ports of a fleet, each from a peer's address.
 
 It runs where all gossip passes, records some datagrams, and sends
     `corrupt`   recorded ones with bits flipped, or bytes cut off or added;
-    `forge`     random bytes, and updates and handshakes of drld's codecs under random tags;
+    `forge`     random bytes, and updates or deltas and handshakes of drld's codecs under random
+                tags;
     `replay`    recorded ones, unchanged.
 """
 
@@ -22,6 +23,8 @@ from drld.gossip.wire.control_codec import End, Hello, Kind
 from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
 from drld.gossip.wire.update_codec import MAX_VALUE, TAG_SIZE
 from drld.model import Quantity
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part
+from drld.requests.buckets.ledger import Cell
 from testbed import child
 from testbed.chaos.urgency import be_urgent
 from testbed.errors import MeasurementError
@@ -63,14 +66,19 @@ def corrupted(rng: Random, recorded: bytes) -> bytes:
     return bytes(payload) if payload != recorded else bytes(payload[:-1])
 
 
-def forged(rng: Random, limits: int) -> bytes:
-    """A forged datagram, in drld's format or random."""
+def forged(rng: Random, limits: int, *, deltas: bool = False) -> bytes:
+    """A forged datagram, in drld's format or random; of keys, if it is for that port."""
     if rng.random() < 0.3:
         return rng.randbytes(rng.randint(0, 200))
     if rng.random() < 0.2:
         mine, yours = (End(rng.getrandbits(64), rng.randrange(1, 1 << 32)) for _ in range(2))
         hello = Hello(mine, yours, nonce=rng.getrandbits(64), echo=rng.getrandbits(64))
         return codec_of(Kind.HELLO).encode(hello, 1, 0) + rng.randbytes(LONG_TAG_SIZE)
+    if deltas:
+        cells = (Cell(rng.getrandbits(32), rng.getrandbits(16), rng.randint(1, 1000), 0),)
+        keys = tuple((rng.getrandbits(64), cells) for _ in range(rng.randint(0, 3)))
+        part = Part(rng.randint(0, limits), Form.LEDGER, (rng.getrandbits(32),), keys)
+        return DeltaCodec(KIND).encode(part, 1, rng.getrandbits(32)) + rng.randbytes(LONG_TAG_SIZE)
     members = rng.choice([0, 1, 1000])
     update = TreeUpdate(
         limit_id=rng.randint(0, limits),
@@ -107,14 +115,15 @@ def _record(port: int) -> list[Recorded]:
 
 
 def work() -> None:
-    """Do the job: `kind`, `seconds`, `per_s`, `port`, `limits`, `seed`."""
+    """Do the job: `kind`, `seconds`, `per_s`, `port`, `limits`, `seed`, and
+    `deltas` for the port of keys."""
     job = child.receive()
     be_urgent()
     rng = Random(job["seed"])
     recorded = _record(job["port"])
     make: Callable[[bytes], bytes] = {
         "corrupt": lambda payload: corrupted(rng, payload),
-        "forge": lambda _: forged(rng, job["limits"]),
+        "forge": lambda _: forged(rng, job["limits"], deltas=job.get("deltas", False)),
         "replay": lambda payload: payload,
     }[job["kind"]]
     begin_s = time.monotonic()

@@ -208,7 +208,8 @@ def test_what_crosses_the_wire_is_what_was_sent(
     for part in parts(Message(1, {5: delta} if steps else {}), form, 3, 1):
         read = codec.decode_untrusted(codec.encode(part, 0, 1))
         assert read == part
-        for _, some in of_sender(read, 1):
+        # As a limiter does, which takes each key of a datagram once.
+        for some in dict(of_sender(read, 1)).values():
             decoded.merge(some, now_ns)
     if steps:
         direct.merge(delta, now_ns)

@@ -84,9 +84,9 @@ def test_what_is_corrupted_is_not_what_was_recorded(recorded: bytes, rng: Random
     assert corrupted(rng, recorded) != recorded
 
 
-@given(st.randoms(use_true_random=False))
-def test_what_is_forged_is_of_the_size_of_gossip(rng: Random) -> None:
-    assert len(forged(rng, 3)) <= 200
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_what_is_forged_is_of_the_size_of_gossip(rng: Random, deltas: bool) -> None:
+    assert len(forged(rng, 3, deltas=deltas)) <= 200
 
 
 def test_a_packet_has_the_lengths_of_its_headers() -> None:

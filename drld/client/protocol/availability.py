@@ -38,8 +38,8 @@ class Availability:
         self._said_ns: int | None = None
         self._down = False
         # All from the start: threads that add to one at the same moment lose nothing then.
-        self.counts = Counter(answered=0, degraded=0, failures=0)
-        """`answered` by the limiter, `degraded`: decided without it, and `failures` to reach it."""
+        self.counts = Counter(answered=0, degraded=0, failures=0, leased=0, lost=0)
+        """See `drld.client.base.BaseClient.counts`."""
 
     @property
     def table(self) -> LimitTable | None:

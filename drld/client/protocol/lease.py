@@ -13,6 +13,8 @@ most.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from drld.client.protocol.model import Answer
 
 LEASE_NS = 100_000_000
@@ -26,6 +28,7 @@ class Lease:
     """Of one key in one process."""
 
     __slots__ = (
+        "_counts",
         "_granted",
         "_left",
         "_refused_cost",
@@ -36,7 +39,9 @@ class Lease:
         "lost",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counter[str] | None = None) -> None:
+        """`counts` are those of the client: `leased` and `lost`."""
+        self._counts = Counter() if counts is None else counts
         self._size = 1
         """Requests to ask for next."""
         self._granted = 0
@@ -49,7 +54,7 @@ class Lease:
         self._left: float | None = None
         """What the limit had left when the limiter was asked last."""
         self.lost = 0
-        """Requests that were charged, and not used."""
+        """Requests that were charged, and not used in time (`lapse`)."""
 
     def take(self, cost: int, now_ns: int) -> bool | None:
         """Decide about a request; None: the limiter must be asked (`wanted`, `receive`)."""
@@ -64,10 +69,22 @@ class Lease:
         if self._granted:
             used = self._granted - self._tokens
             self._size = max(used, 1) if lapsed else min(2 * self._size, MAX_LEASE)
-        self.lost += self._tokens
-        self._granted = self._tokens = 0
+        self._lose()
+        self._granted = 0
         left = self._size if self._left is None else int(self._left / 4)
         return max(cost, min(self._size, left))
+
+    def lapse(self, now_ns: int) -> None:
+        """Count what was not used in time."""
+        if now_ns >= self._until_ns and self._tokens:
+            self._size = max(self._granted - self._tokens, 1)
+            self._granted = 0
+            self._lose()
+
+    def _lose(self) -> None:
+        self.lost += self._tokens
+        self._counts["lost"] += self._tokens
+        self._tokens = 0
 
     def receive(
         self, answer: Answer, cost: int, asked_ns: int, now_ns: int, *, left: float | None
@@ -84,6 +101,7 @@ class Lease:
         self._left = left
         if answer.admitted:
             self._granted = answer.granted
+            self._counts["leased"] += answer.granted
             self._tokens = max(answer.granted - cost, 0)
             self._until_ns = asked_ns + LEASE_NS
         elif not answer.degraded:

@@ -68,6 +68,9 @@ class Bucket(ABC):
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
         """Have another policy from now on; the level stays, in tokens."""
 
+    def adopt(self, like: Bucket) -> None:  # noqa: B027 -- most buckets have a policy alone
+        """Have the settings of a bucket of this kind and policy that is made now."""
+
     @abstractmethod
     def delta(self, news: News, now_ns: int) -> Any:
         """These entries as they travel; None: none of them matters any more."""

@@ -334,6 +334,14 @@ class Ledger(Bucket):
 
     # A row's life
 
+    def adopt(self, like: Bucket) -> None:
+        """See `Bucket.adopt`: interval and margin."""
+        assert isinstance(like, Ledger)
+        if like._shape is not self._shape:
+            if self._count:
+                self._close()
+            self._shape = like._shape
+
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
         """See `Bucket.reconfigure`: starts move, so that as many tokens as before have come
         since."""

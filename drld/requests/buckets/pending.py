@@ -23,7 +23,7 @@ _NOTHING: tuple[int, Mapping[Key, News]] = 0, {}
 class Pending:
     """The news for one peer."""
 
-    __slots__ = ("_most", "_number", "_repeat_ns", "_told", "behind", "news")
+    __slots__ = ("_most", "_number", "_told", "behind", "news", "repeat_ns")
 
     def __init__(self, repeat_ns: int | None = None, most: int | None = None) -> None:
         """`repeat_ns`: None: nothing is repeated; `most`: the most keys of which news pend."""
@@ -31,7 +31,7 @@ class Pending:
         self.behind = False
         """Whether there were too many news, so that the peer needs everything."""
         self.news: dict[Key, News] = {}
-        self._repeat_ns = repeat_ns
+        self.repeat_ns = repeat_ns
         self._number = 0
         self._told: dict[int, tuple[int, Mapping[Key, News]]] = {}
         """By number, when it was told, and what."""
@@ -79,7 +79,7 @@ class Pending:
             for key, entries in news.items():
                 self.has(key, entries)
         self._number += 1
-        if self._repeat_ns is not None and not self.behind:
+        if self.repeat_ns is not None and not self.behind:
             self._told[self._number] = now_ns, news
         return self._number
 
@@ -89,11 +89,9 @@ class Pending:
 
     def repeat(self, now_ns: int) -> None:
         """Make news pending again that were told long ago and not acknowledged."""
-        if self._repeat_ns is None:
+        if self.repeat_ns is None:
             return
-        overdue = [
-            n for n, (told_ns, _) in self._told.items() if now_ns - told_ns > self._repeat_ns
-        ]
+        overdue = [n for n, (told_ns, _) in self._told.items() if now_ns - told_ns > self.repeat_ns]
         for number in overdue:
             for key, news in self._told.pop(number, _NOTHING)[1].items():
                 self.add(key, news)

@@ -324,6 +324,14 @@ class Replica:
             if peer not in self.pending:
                 self.returned(peer)
 
+    def set_pace(
+        self, frequency: FrequencyAnalysis | None, slack: Slack | None, repeat_ns: int | None
+    ) -> None:
+        """Tell peers so from now on, as in the constructor: the fleet is another."""
+        self._frequency, self._slack, self._repeat_ns = frequency, slack, repeat_ns
+        for one in self.pending.values():
+            one.repeat_ns = repeat_ns
+
     def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
         """Keys have these policies from now on; levels stay, in tokens.
 

@@ -289,6 +289,7 @@ class Table(Mapping[Hashable, Bucket]):
             self._past.drop(key)
             if (wanted := policy(key)) != bucket.policy:
                 bucket.reconfigure(wanted, changed_ns)
+            bucket.adopt(self._make(key))
             self._present.rows[key] = bucket
             if was_at_rest:
                 self._rest(key, bucket, changed_ns)

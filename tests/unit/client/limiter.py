@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from ssl import SSLContext
 
 import trio
 
@@ -24,7 +25,11 @@ def few() -> RequestDatapath:
 
 
 @contextmanager
-def limiter(path: Path, datapath: RequestDatapath | None = None) -> Iterator[tuple[str, str]]:
+def limiter(
+    path: Path,
+    datapath: RequestDatapath | None = None,
+    tls: Callable[[], SSLContext | None] = lambda: None,
+) -> Iterator[tuple[str, str]]:
     """One that answers on a unix socket, and on a TCP address; both as a client takes them."""
     listen: list[Address] = [str(path), ("127.0.0.1", 0)]
     made = datapath or few()
@@ -42,7 +47,7 @@ def limiter(path: Path, datapath: RequestDatapath | None = None) -> Iterator[tup
                 task_status: trio.TaskStatus[list[Address]] = trio.TASK_STATUS_IGNORED,
             ) -> None:
                 await serve_requests(
-                    made, listen, Turns(), clock=time.monotonic_ns, stopping=stopping[0],
+                    made, listen, Turns(), clock=time.monotonic_ns, stopping=stopping[0], tls=tls,
                     task_status=task_status,
                 )  # fmt: skip
 

@@ -255,3 +255,8 @@ def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:
         left = client.check("api", cost=0).remaining
         assert left is not None
         assert taken.count(True) + held + left == 100
+        # What nobody uses is lost after its time, and counted without another question.
+        while sum(lease._lease._tokens for lease in leases):
+            assert client.counts["leased"] == 100 - left
+        assert client.counts["lost"] == sum(lease.lost for lease in leases)
+        assert taken.count(True) == client.counts["leased"] - client.counts["lost"]

@@ -190,10 +190,13 @@ def test_a_refusal_holds_until_the_time_to_retry() -> None:
 def test_what_leases_admit_was_charged_and_what_is_charged_is_admitted_or_lost(
     steps: list[tuple[int, int]], bucket: int
 ) -> None:
-    lease, now_ns, admitted, full = Lease(), 0, 0, bucket
+    counts = Counter(leased=0, lost=0)
+    lease, now_ns, admitted, full = Lease(counts), 0, 0, bucket
     charged: list[tuple[int, int]] = []
     for gap_ns, cost in steps:
         now_ns += gap_ns
+        if cost == 5:
+            lease.lapse(now_ns)
         decided = lease.take(cost, now_ns)
         if decided is None:
             wanted = lease.wanted(cost, now_ns)
@@ -211,6 +214,10 @@ def test_what_leases_admit_was_charged_and_what_is_charged_is_admitted_or_lost(
             assert not decided or charged[-1][0] > now_ns - LEASE_NS
         admitted += cost * decided
     assert admitted + lease.lost + lease._tokens + bucket == full
+    lease.lapse(now_ns + LEASE_NS)
+    assert lease._tokens == 0
+    assert counts == {"leased": full - bucket, "lost": lease.lost}
+    assert admitted == counts["leased"] - counts["lost"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from drld.gossip.wire.message import MAX_CONTENT
-from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
+from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, of_sender, parts
 from drld.requests.buckets.ledger import Cell, Ledger
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
@@ -60,3 +60,17 @@ def test_acknowledgements_that_do_not_fit_a_datagram_follow_in_the_next() -> Non
     assert sum(len(part.deltas) for part in found) == len(cells)
     codec = DeltaCodec(KIND)
     assert all(len(codec.encode(part, 0, 0)) <= MAX_CONTENT for part in found)
+
+
+def test_a_datagram_names_a_key_once_however_narrow_its_cells_are() -> None:
+    """The sender's own cells take less room than others': what is left of it is no place for more
+    of the same key."""
+    own, others = ([Cell(origin, slot, 1, 5) for slot in range(100)] for origin in (1, 2))
+    found = [*parts(Message(1, {7: (*own, *others), 8: tuple(own)}), Form.LEDGER, 1, 1)]
+    for part in found:
+        keys = [key for key, _ in part.deltas]
+        assert len(keys) == len({*keys})
+    for key, cells in ((7, {*own, *others}), (8, {*own})):
+        came = [cell for part in found for cell in dict(of_sender(part, 1)).get(key, ())]
+        assert len(came) == len(cells)
+        assert {*came} == cells

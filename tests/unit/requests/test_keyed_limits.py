@@ -25,7 +25,7 @@ from drld.gossip.wire.session import Met
 from drld.model import NS_PER_S, Enforcement
 from drld.requests.buckets.delta_codec import KIND, Form, Part
 from drld.requests.datapath import RequestDatapath
-from drld.requests.keyed_limit import TEXTS, Terms
+from drld.requests.keyed_limit import TEXTS, KeyedLimit, Terms
 from drld.requests.keyed_limits import CONTACT_NS, PING_NS, KeyedLimits
 from drld.requests.keys import KeyHash, fleet_secret, ring_of_deltas
 from drld.requests.model import Answer, Request
@@ -200,15 +200,17 @@ def test_a_limiter_that_starts_anew_is_told_what_it_admitted_itself() -> None:
     assert {round(it.level("u7")) for it in fleet.limiters} == {20}
 
 
-def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate() -> None:
-    """What is older than a full bucket is in no cell any more, and still in use."""
-    text = KEYED.replace("1/min", "10/s")
+@pytest.mark.parametrize("burst", [20, 100])
+def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate(burst: int) -> None:
+    """What is older than a full bucket is in no cell any more, and still in use; a row of many
+    cells takes several datagrams."""
+    text = KEYED.replace("1/min", "10/s").replace("burst = 20", f"burst = {burst}")
     fleet = Fleet(3, text=text)
     one, two, three = fleet.limiters
-    for number in range(400):
-        (two, three)[number % 2].ask("alice")
+    for number in range(1000):
+        (two, three)[number // 3 % 2].ask("alice")
         fleet.run(20)
-    assert two.level("alice") > 18
+    assert two.level("alice") > burst - 2
     one.socket.restart()
     one.begin(text)
     fleet.run(300)
@@ -247,6 +249,55 @@ def test_peers_come_and_go_by_reload() -> None:
     assert not fleet.limiters[1].ask("alice", 9).admitted
     fleet.run(1500)
     assert {round(it.level("alice")) for it in fleet.limiters} == {12}
+
+
+def test_what_may_wait_follows_the_size_of_the_fleet() -> None:
+    """A round for each limiter: what waits is told then, however many there were at the start."""
+
+    def late_ms(fleet: Fleet) -> int:
+        one, others = fleet.limiters[0], fleet.limiters[1:]
+        fleet.run(2000)
+        before = others[0].level("zoe")
+        one.ask("zoe")
+        for waited_ms in range(0, 2000, 10):
+            if others[0].level("zoe") > before + 0.5:
+                return waited_ms
+            fleet.run(10)
+        raise AssertionError
+
+    text = KEYED.replace("burst = 20", "burst = 200")
+    fleet = Fleet(10, text=text)
+    pair = fleet.limiters[:2]
+    most = {2: 2 * 50 + 60, 10: 10 * 50 + 60}
+    for limiter in pair:
+        limiter.follow(text, {"l0", "l1"})
+    assert late_ms(fleet) <= most[2]
+    for limiter in pair:
+        limiter.follow(text)
+    assert most[2] + 200 < late_ms(fleet) <= most[10]
+    for limiter in pair:
+        limiter.follow(text, {"l0", "l1"})
+    assert late_ms(fleet) <= most[2]
+
+
+@pytest.mark.parametrize("bucket", ["ledger", "queue"])
+def test_a_reload_of_the_fleet_keeps_levels_and_decides_as_a_start(bucket: str) -> None:
+    text = KEYED + f'bucket = "{bucket}"\n'
+    fleet = Fleet(3, text=text)
+    one = fleet.limiters[0]
+    for number in range(50):
+        one.ask(f"u{number}", 3 + number % 5)
+    levels = [one.level(f"u{number}") for number in range(50)]
+    one.follow(text, {"l0", "l1", "l2", *(f"x{number}" for number in range(60))})
+    assert [one.level(f"u{number}") for number in range(50)] == levels
+    known = one.keyed.limits[1].replica
+    fresh = KeyedLimit(one.keyed.limits[1].limit, one.keyed._terms).replica
+    assert (known._slack, known._frequency, known._repeat_ns) == (
+        fresh._slack, fresh._frequency, fresh._repeat_ns
+    )  # fmt: skip
+    for key in known.buckets:
+        own, new = known.buckets[key], fresh._make(key)
+        assert getattr(own, "_shape", None) == getattr(new, "_shape", None)
 
 
 def test_a_reload_keeps_levels_in_tokens() -> None:

@@ -1,4 +1,4 @@
-"""The real nginx and HAProxy before an application, as docs/requests-proxies.md has them."""
+"""The real nginx, HAProxy and Caddy before an application, as docs/requests-proxies.md has them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ defaults
     timeout connect 5s
     timeout client 60s
     timeout server 60s
+"""
+CADDY = """
+{{
+    admin off
+    auto_https off
+}}
+http://127.0.0.1:{backend} {{
+    respond through
+}}
 """
 BACKEND = """
 backend app
@@ -127,6 +136,25 @@ async def test_haproxy_asks_before_it_passes_a_request_on(tmp_path: Path) -> Non
             await protected(
                 made, port, command, tmp_path / "error", failing=503, ended=-signal.SIGTERM
             )
+
+
+async def test_caddy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
+    port, backend = ports(2, trio.socket.SOCK_STREAM)
+    datapath = limited((limit(), bucket(2, rate=0.5)))
+    with trio.fail_after(600):
+        async with front(tmp_path, datapath) as made:
+            site = at(block("caddyfile"), made)
+            for old, new in (
+                ("example.org", f"http://127.0.0.1:{port}"),
+                ("localhost:8080", f"127.0.0.1:{backend}"),
+            ):
+                assert old in site
+                site = site.replace(old, new)
+            file = tmp_path / "Caddyfile"
+            file.write_text(CADDY.format(backend=backend) + site)
+            command = ["env", f"HOME={tmp_path}", program("caddy"), "run"]
+            command += ["--config", str(file), "--adapter", "caddyfile"]
+            await protected(made, port, command, tmp_path / "error", failing=502, ended=0)
 
 
 def at(text: str, made: Front) -> str:

@@ -1,0 +1,218 @@
+"""Three daemons with a limit for each user, in a namespace, and the clients that ask them.
+
+The daemons have addresses of the namespace's loopback. Clients ask over unix sockets, which no
+fault of the network touches.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import trio
+
+from drld.requests.buckets.gcra import admit
+from drld.requests.buckets.policy import Policy
+from testbed import netns
+
+NODES = 3
+CAPACITY, RATE_S = 60, 5
+"""Of each key."""
+DEMAND_S = 30
+"""Alice's requests a second, at all limiters together."""
+BUCKET = Policy(CAPACITY, RATE_S)
+PORT = 7946
+DELTAS_PORT = PORT + 1
+_KEY = "00112233445566778899aabbccddeeff"
+
+
+@dataclass
+class Log:
+    """What the clients saw."""
+
+    admitted: list[tuple[float, int]] = field(default_factory=list)
+    """When, and at which limiter, of alice's."""
+    asked: int = 0
+    failed: int = 0
+    slowest_s: float = 0.0
+    bob_refused: int = 0
+
+    def excess(self, since_s: float = 0.0) -> float:
+        """The largest level of one exact bucket beyond its capacity, from a time on."""
+        tat, worst = 0, 0.0
+        for at_s, _ in sorted(self.admitted):
+            now = round(at_s * 1e9) * BUCKET.rate
+            tat = admit(BUCKET, tat, now, 1)
+            if at_s >= since_s:
+                worst = max(worst, (tat - now) / BUCKET.per_ns - CAPACITY)
+        return worst
+
+
+class Scene:
+    """Three daemons in a namespace, and their clients."""
+
+    def __init__(self, directory: Path, name: str, environment: Mapping[str, str]) -> None:
+        """`environment` is added to that of the daemons; `{own}` in it is a daemon's number."""
+        self.directory = directory
+        self.namespace = netns.namespace(name)
+        self.environment = environment
+        self.log = Log()
+        self.processes: list[trio.Process | None] = [None] * NODES
+        self.clients: list[httpx.AsyncClient] = []
+        self.asking = True
+        self.thawed_s = [0.0] * NODES
+        """When each daemon was let go on last: it decided nothing before."""
+        self.gone_bytes = 0
+        """What daemons that were killed had sent."""
+        self.hostile = 0
+        """Datagrams that an attacker sent."""
+
+    def inside(self, *command: str) -> str:
+        """Run a command in the daemons' namespace; return what it says."""
+        done = subprocess.run(
+            ["ip", "netns", "exec", self.namespace, *command],
+            check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        return done.stdout
+
+    def configure(self) -> None:
+        """Write the files of all daemons."""
+        key = self.directory / "key"
+        key.write_text(_KEY)
+        key.chmod(0o600)
+        for own in range(NODES):
+            peers = "".join(
+                f'[[peer]]\nname = "chaos{other}"\naddress = "127.0.0.{1 + other}:{PORT}"\n'
+                for other in range(NODES) if other != own
+            )  # fmt: skip
+            self.file(own).write_text(f"""
+[limiter]
+name = "chaos{own}"
+listen = "127.0.0.{1 + own}:{PORT}"
+control = "{self.directory}/{own}.control"
+[gossip]
+keys = [{{ id = 1, file = "{key}" }}]
+[requests]
+listen = "{self.directory}/{own}.front"
+[[limit]]
+id = 1
+name = "user"
+rate = "{RATE_S}/s"
+burst = {CAPACITY}
+match = {{ namespace = "api", per = "user" }}
+{peers}""")
+
+    def file(self, own: int) -> Path:
+        """A daemon's configuration."""
+        return self.directory / f"{own}.toml"
+
+    async def start(self, own: int) -> None:
+        """Start a daemon, and wait until it answers."""
+        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "drld"]
+        more = {name: value.format(own=own) for name, value in self.environment.items()}
+        self.processes[own] = await trio.lowlevel.open_process(
+            [*command, "--config", str(self.file(own))],
+            stderr=subprocess.DEVNULL, env={**os.environ, **more},
+        )  # fmt: skip
+        while not await self.ready(own):
+            await trio.sleep(0.05)
+
+    async def ready(self, own: int) -> bool:
+        """Whether a daemon answers."""
+        try:
+            return (await self.clients[own].get(query("nobody", 0))).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    async def told(self, own: int) -> bool:
+        """Whether all peers of a daemon are in contact."""
+        found = await self.control(own, "/v1/limits/user/keys")
+        return bool(found["peers"] == NODES - 1)
+
+    async def rejected(self, own: int) -> dict[str, int]:
+        """Datagrams that a daemon's socket of deltas refused, by reason."""
+        found: dict[str, int] = (await self.control(own, "/v1/status"))["deltas"]["rejected"]
+        return found
+
+    async def said_bytes(self, own: int) -> int:
+        """What a daemon says that it has sent: gossip and deltas, bytes of IP packets."""
+        status = await self.control(own, "/v1/status")
+        return int(status["gossip"]["bytes_sent"] + status["deltas"]["bytes_sent"])
+
+    async def bytes_sent(self) -> tuple[int, int]:
+        """What the interface has sent, and what the daemons say of it, bytes of IP packets."""
+        said = sum([await self.said_bytes(own) for own in range(NODES)]) + self.gone_bytes
+        # Loopback counts IP packets, without a header of Ethernet.
+        return int(self.inside("cat", "/sys/class/net/lo/statistics/tx_bytes")), said
+
+    async def control(self, own: int, path: str) -> dict[str, Any]:
+        """What a daemon says of itself."""
+        transport = httpx.AsyncHTTPTransport(uds=str(self.directory / f"{own}.control"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
+            found: dict[str, Any] = (await client.get(path)).json()
+        return found
+
+    async def ask_again_and_again(self, own: int, user: str, every_s: float, rng: Random) -> None:
+        """One client: requests at random times, whatever the answers."""
+        while self.asking:
+            await trio.sleep(rng.expovariate(1 / every_s))
+            await self.ask(own, user)
+
+    async def ask(self, own: int, user: str) -> None:
+        """Ask once, and note the answer."""
+        begin_s = time.monotonic()
+        try:
+            answer = await self.clients[own].get(query(user, 1))
+        except httpx.TransportError:
+            self.log.failed += 1
+            return
+        begin_s, end_s = max(begin_s, self.thawed_s[own]), time.monotonic()
+        self.log.asked += 1
+        self.log.slowest_s = max(self.log.slowest_s, end_s - begin_s)
+        admitted = answer.status_code == 200
+        if user == "bob":
+            self.log.bob_refused += not admitted
+        elif admitted:
+            self.log.admitted.append(((begin_s + end_s) / 2, own))
+
+
+def query(user: str, cost: int) -> str:
+    """The question about a request of a user."""
+    return f"/v1/check?namespace=api&user={user}&cost={cost}"
+
+
+@asynccontextmanager
+async def scene(directory: Path, name: str, environment: Mapping[str, str]) -> AsyncIterator[Scene]:
+    """Three daemons that know each other; in the end all are gone."""
+    found = Scene(directory, name, environment)
+    subprocess.run(["ip", "netns", "add", found.namespace], check=True)
+    async with AsyncExitStack() as stack:
+        stack.callback(netns.remove, [found.namespace])
+        found.inside("ip", "link", "set", "lo", "up")
+        # The kernel's own words about closed ports are no daemon's bytes.
+        found.inside("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
+        found.configure()
+        for own in range(NODES):
+            transport = httpx.AsyncHTTPTransport(
+                uds=str(directory / f"{own}.front"),
+                limits=httpx.Limits(max_connections=None),
+            )
+            client = httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=30)
+            found.clients.append(await stack.enter_async_context(client))
+        async with trio.open_nursery() as nursery:
+            for own in range(NODES):
+                nursery.start_soon(found.start, own)
+        for own in range(NODES):
+            while not await found.told(own):
+                await trio.sleep(0.05)
+        yield found
+        found.asking = False
