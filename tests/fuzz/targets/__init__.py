@@ -25,8 +25,8 @@ from tests.fuzz.targets import (
     request_log,
     requests,
     rls,
-    topics,
     segments,
+    topics,
     wire,
 )
 from tests.fuzz.targets.base import Target
