@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -150,7 +150,10 @@ class MessageDatapath:
         limit = self._limits[limit_id]
         if isinstance(limit.stage, DroppingBucket):
             return limit.stage.read(now_ns)
-        return limit.counts.read(now_ns)
+        measured = limit.counts.read(now_ns)
+        if isinstance(limit.stage, PerClient):
+            return measured
+        return replace(measured, backlog=limit.stage.take_backlog())
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
