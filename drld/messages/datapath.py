@@ -1,0 +1,197 @@
+"""The datapath of messages: the gate, and the buckets of the limits on its messages.
+
+It is pure: the time and the source of random drops are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from random import Random
+
+from drld.allocators.base import bucket
+from drld.errors import DatapathError
+from drld.messages.counts import Counts
+from drld.messages.dropping import DroppingBucket
+from drld.messages.gate import Gate, Lane, Stage
+from drld.messages.per_client import PerClient
+from drld.messages.shadow import ShadowBucket
+from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
+from drld.messages.topics import Notation, check
+from drld.messages.waiting import WaitingBucket
+from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer
+from drld.police.token_bucket import TokenBucket
+from drld.policy import Mode, Policy
+from drld.spec import LimitSpec
+
+
+@dataclass(slots=True)
+class _Limit:
+    """A limit, its buckets and its counts."""
+
+    spec: LimitSpec
+    stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
+    record: Enforcement
+    counts: Counts = field(default_factory=Counts)
+
+
+class MessageDatapath:
+    """Counts messages and lets them through (`drld.police.datapath.Datapath`)."""
+
+    name = "messages"
+
+    def __init__(self, brokers: Iterable[BrokerSpec], rng: Random) -> None:
+        """Limit the messages to these brokers; `rng` decides random drops."""
+        self.gate = Gate()
+        self.brokers: Mapping[str, BrokerSpec] = {broker.name: broker for broker in brokers}
+        self._rng = rng
+        self._limits: dict[int, _Limit] = {}
+        self._now_ns = 0
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`. Messages that wait for a limit that is gone leave at once, as do
+        those of one that is of another kind now: of another excess or mode, or per client.
+
+        Raises:
+            DatapathError: a topic filter is none of its broker's protocol.
+        """
+        pairs = list(limits)
+        self._check(limit for limit, _ in pairs)
+        before, self._limits = self._limits, {}
+        for spec, record in pairs:
+            old = before.get(spec.id)
+            if old is not None and _kind(old.spec) == _kind(spec):
+                self._limits[spec.id] = _kept(before.pop(spec.id), spec, record, now_ns)
+            else:
+                counts = Counts() if old is None else old.counts
+                stage = self._stage(spec, counts, record, now_ns)
+                self._limits[spec.id] = _Limit(spec, stage, record, counts)
+        for gone in before.values():
+            gone.stage.open(now_ns)
+        stages: dict[str, tuple[Notation, list[tuple[str, Stage]]]] = {
+            name: (broker.notation, []) for name, broker in self.brokers.items()
+        }
+        for limit in self._limits.values():
+            match = match_of(limit.spec)
+            for name in match.broker:
+                if name in stages:  # Another limiter of the fleet may have more brokers.
+                    stages[name][1].append((match.topic, limit.stage))
+        self.gate.set_limits(stages)
+
+    def _check(self, limits: Iterable[LimitSpec]) -> None:
+        refused = {}
+        for limit in limits:
+            match = match_of(limit)
+            for name in match.broker:
+                if name in self.brokers:
+                    try:
+                        check(match.topic, self.brokers[name].notation)
+                    except ValueError as error:
+                        refused[limit.id] = f"limit {limit.name}: match.topic: must be {error}"
+        if refused:
+            raise DatapathError("; ".join(refused.values()), refused)
+
+    def _stage(
+        self, spec: LimitSpec, counts: Counts, record: Enforcement, now_ns: int
+    ) -> WaitingBucket | ShadowBucket | DroppingBucket | PerClient:
+        policy, match = spec.policy, match_of(spec)
+        if match.client is not None:
+            return PerClient(match.client, self._waiting, counts, _each(policy))
+        if policy.excess is Excess.DROP:
+            return DroppingBucket(policy, counts, record, now_ns, self._rng)
+        if policy.mode is Mode.SHADOW:
+            return ShadowBucket(counts, record, now_ns)
+        return self._waiting(counts, record, now_ns)
+
+    def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
+        return WaitingBucket(self.gate, counts, record, now_ns)
+
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
+        return [key for key, limit in self._limits.items() if limit.counts.had_traffic]
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath.read`."""
+        limit = self._limits[limit_id]
+        if isinstance(limit.stage, DroppingBucket):
+            return limit.stage.read(now_ns)
+        return limit.counts.read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        """See `Datapath.program`."""
+        limit = self._limits[limit_id]
+        limit.record = enforcement
+        if isinstance(limit.stage, DroppingBucket):
+            limit.stage.program(enforcement, now_ns, evict)
+        elif not isinstance(limit.stage, PerClient):
+            limit.stage.program(enforcement, now_ns)
+
+    def snapshot(self, limit_id: int, flow: FlowKey | Lane) -> Policer:
+        """See `Datapath.snapshot`: the flow is a connection. Those that wait have taken their
+        tokens here, so that the next one's wait is known."""
+        limit = self._limits[limit_id]
+        stage = limit.stage
+        if isinstance(stage, DroppingBucket):
+            return deepcopy(stage.policer)
+        record = limit.record
+        policer = Policer(limit.spec.policy, record, self._now_ns)
+        waiting = limit.counts.waiting
+        if isinstance(stage, PerClient):
+            assert isinstance(flow, Lane)
+            found = stage.of(flow)
+            record = _each(limit.spec.policy)
+            policer = Policer(limit.spec.policy, record, self._now_ns)
+            if found is None:
+                return policer
+            stage, waiting = found, len(found)
+        if record.depth is not None:
+            tokens = stage.tokens(self._now_ns) - waiting * ITEM
+            policer.bucket = TokenBucket(record, self._now_ns, tokens * NS_PER_S)
+        return policer
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath.set_share`: without the daemon no message passes."""
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`."""
+        self._now_ns = now_ns
+
+    def counters(self) -> Mapping[str, int]:
+        """Messages that fell under no limit."""
+        return {"messages_unmatched": self.gate.unmatched}
+
+    def detach(self) -> None:
+        """See `Datapath.detach`: all that wait leave."""
+        self.attach((), self._now_ns)
+
+
+def _kind(spec: LimitSpec) -> tuple[object, ...]:
+    """What decides of which class a limit's stage is."""
+    return spec.policy.excess, spec.policy.mode is Mode.SHADOW, match_of(spec).client
+
+
+def _each(policy: Policy) -> Enforcement:
+    """The record of each client's bucket."""
+    return Enforcement() if policy.mode is Mode.PAUSE else bucket(policy.rate, policy.burst)
+
+
+def _kept(limit: _Limit, spec: LimitSpec, record: Enforcement, now_ns: int) -> _Limit:
+    """A limit that stays, with another policy or match."""
+    stage, old = limit.stage, limit.spec.policy
+    limit.spec, limit.record = spec, record
+    if isinstance(stage, PerClient):
+        stage.set_record(_each(spec.policy), now_ns)
+    elif isinstance(stage, ShadowBucket) and (old.rate, old.burst) != (
+        spec.policy.rate,
+        spec.policy.burst,
+    ):
+        stage.forget(record, now_ns)
+    else:
+        stage.program(record, now_ns)
+        if isinstance(stage, DroppingBucket):
+            stage.policer.reconfigure(spec.policy)
+    return limit
