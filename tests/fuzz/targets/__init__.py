@@ -23,6 +23,7 @@ from tests.fuzz.targets import (
     request_log,
     requests,
     rls,
+    segments,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -46,6 +47,7 @@ TARGETS: dict[str, Target] = {
     "rls": rls.TARGET,
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
+    "segments": segments.TARGET,
 }
 
 
