@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
-from drld.allocators.base import bucket
+from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError
 from drld.messages.counts import Counts
-from drld.messages.dropping import DroppingBucket
+from drld.messages.dropping import DroppingBucket, DroppingClient
 from drld.messages.gate import Gate, Lane, Stage
-from drld.messages.per_client import PerClient
+from drld.messages.latency import Delays
+from drld.messages.per_client import Bucket, PerClient
 from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
 from drld.messages.topics import Notation, check
@@ -27,6 +29,19 @@ from drld.policy import Mode, Policy
 from drld.spec import LimitSpec
 
 
+class Figures(NamedTuple):
+    """What operators see of a limit, beside what they see of any."""
+
+    waiting: int
+    """Messages that wait; in shadow mode, those that would."""
+    waited: int
+    """Messages that have had to wait, or would have, since the limit was attached first."""
+    dropped: int
+    delays: Delays
+    clients: int | None
+    """Clients with a bucket; None: there is one for all."""
+
+
 @dataclass(slots=True)
 class _Limit:
     """A limit, its buckets and its counts."""
@@ -34,7 +49,7 @@ class _Limit:
     spec: LimitSpec
     stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
     record: Enforcement
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts
 
 
 class MessageDatapath:
@@ -97,16 +112,34 @@ class MessageDatapath:
         self, spec: LimitSpec, counts: Counts, record: Enforcement, now_ns: int
     ) -> WaitingBucket | ShadowBucket | DroppingBucket | PerClient:
         policy, match = spec.policy, match_of(spec)
+        drops, shadow = policy.excess is Excess.DROP, policy.mode is Mode.SHADOW
         if match.client is not None:
-            return PerClient(match.client, self._waiting, counts, _each(policy))
-        if policy.excess is Excess.DROP:
+            assert policy.keyed is not None
+            # What would be dropped is what would wait.
+            make = ShadowBucket if shadow else DroppingClient if drops else self._waiting
+            return PerClient(match.client, make, counts, _each(policy), policy.keyed.max_keys)
+        if drops:
             return DroppingBucket(policy, counts, record, now_ns, self._rng)
-        if policy.mode is Mode.SHADOW:
+        if shadow:
             return ShadowBucket(counts, record, now_ns)
         return self._waiting(counts, record, now_ns)
 
     def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
         return WaitingBucket(self.gate, counts, record, now_ns)
+
+    def figures(self, limit_id: int) -> Figures:
+        """What operators see of a limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        limit = self._limits[limit_id]
+        counts, stage = limit.counts, limit.stage
+        waiting = counts.waiting
+        if isinstance(stage, ShadowBucket):
+            waiting = stage.would_wait(self._now_ns)
+        clients = len(stage) if isinstance(stage, PerClient) else None
+        return Figures(waiting, counts.waited, counts.dropped, counts.delays.delays(), clients)
 
     def had_traffic(self) -> Collection[int]:
         """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
@@ -133,24 +166,20 @@ class MessageDatapath:
     def snapshot(self, limit_id: int, flow: FlowKey | Lane) -> Policer:
         """See `Datapath.snapshot`: the flow is a connection. Those that wait have taken their
         tokens here, so that the next one's wait is known."""
-        limit = self._limits[limit_id]
-        stage = limit.stage
+        limit, now_ns = self._limits[limit_id], self._now_ns
+        stage, record, policy = limit.stage, limit.record, limit.spec.policy
         if isinstance(stage, DroppingBucket):
             return deepcopy(stage.policer)
-        record = limit.record
-        policer = Policer(limit.spec.policy, record, self._now_ns)
-        waiting = limit.counts.waiting
+        bucket: Bucket | ShadowBucket | WaitingBucket | None
         if isinstance(stage, PerClient):
             assert isinstance(flow, Lane)
-            found = stage.of(flow)
-            record = _each(limit.spec.policy)
-            policer = Policer(limit.spec.policy, record, self._now_ns)
-            if found is None:
-                return policer
-            stage, waiting = found, len(found)
-        if record.depth is not None:
-            tokens = stage.tokens(self._now_ns) - waiting * ITEM
-            policer.bucket = TokenBucket(record, self._now_ns, tokens * NS_PER_S)
+            record, bucket = _each(policy), stage.of(flow)
+        else:
+            bucket = stage
+        policer = Policer(policy, record, now_ns)
+        if bucket is not None and record.depth is not None:
+            tokens = bucket.tokens(now_ns) - len(bucket) * ITEM
+            policer.bucket = TokenBucket(record, now_ns, tokens * NS_PER_S)
         return policer
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
@@ -161,8 +190,16 @@ class MessageDatapath:
         self._now_ns = now_ns
 
     def counters(self) -> Mapping[str, int]:
-        """Messages that fell under no limit."""
-        return {"messages_unmatched": self.gate.unmatched}
+        """Messages that fell under no limit, and those of clients that had to share a bucket."""
+        shared = sum(
+            limit.stage.overflowed
+            for limit in self._limits.values()
+            if isinstance(limit.stage, PerClient)
+        )
+        return {
+            "messages_unmatched": self.gate.unmatched,
+            "messages_of_clients_beyond_the_bound": shared,
+        }
 
     def detach(self) -> None:
         """See `Datapath.detach`: all that wait leave."""
@@ -176,7 +213,7 @@ def _kind(spec: LimitSpec) -> tuple[object, ...]:
 
 def _each(policy: Policy) -> Enforcement:
     """The record of each client's bucket."""
-    return Enforcement() if policy.mode is Mode.PAUSE else bucket(policy.rate, policy.burst)
+    return Enforcement() if policy.mode is Mode.PAUSE else plain_bucket(policy.rate, policy.burst)
 
 
 def _kept(limit: _Limit, spec: LimitSpec, record: Enforcement, now_ns: int) -> _Limit:

@@ -70,9 +70,7 @@ class Hold(Generic[T]):
 
     def tokens(self, now_ns: int) -> int:
         """The whole tokens that the bucket would hold now; those that wait have taken none."""
-        bucket = copy(self._bucket)
-        bucket.settle(now_ns)
-        return bucket.tokens
+        return tokens_at(self._bucket, now_ns)
 
     def full(self, now_ns: int) -> bool:
         """Whether it differs in nothing from a new one: the bucket is full now, and none waits."""
@@ -143,3 +141,11 @@ class Hold(Generic[T]):
         if depth is None:
             return 0
         return depth - self._bucket.tokens + self._owed
+
+
+def tokens_at(bucket: TokenBucket, now_ns: int) -> int:
+    """The whole tokens that a bucket would hold now; it is not settled, for messages that are read
+    later may have arrived before."""
+    bucket = copy(bucket)
+    bucket.settle(now_ns)
+    return bucket.tokens

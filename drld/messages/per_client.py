@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Protocol, TypeAlias
 
 from drld.messages.counts import Counts
-from drld.messages.gate import Fate, Held, Lane
+from drld.messages.gate import Fate, Held, Lane, Stage
 from drld.messages.spec import ByClient
-from drld.messages.waiting import OPEN, WaitingBucket
+from drld.messages.waiting import OPEN
 from drld.model import Enforcement
 
 MOST = 100_000
@@ -24,26 +25,56 @@ MOST = 100_000
 _LOOKED_AT = 4
 """Buckets that are looked at for each new one: more than one, so that their number falls."""
 
-Make = Callable[[Counts, Enforcement, int], WaitingBucket]
+
+class Bucket(Stage, Protocol):
+    """What each client has: a bucket of the excess and mode of the limit."""
+
+    def __len__(self) -> int:
+        """The number of messages that wait."""
+        ...
+
+    def program(self, record: Enforcement, now_ns: int) -> None:
+        """Enforce this record from now on."""
+
+    def tokens(self, now_ns: int) -> int:
+        """The whole tokens that it would hold now."""
+        ...
+
+    def full(self, now_ns: int) -> bool:
+        """Whether it differs in nothing from a new one."""
+        ...
+
+
+Make: TypeAlias = Callable[[Counts, Enforcement, int], Bucket]
 """Makes a bucket: from the counts, the record and the time, ns."""
 
 
 class PerClient:
     """A limit with a bucket for each client (`drld.messages.gate.Stage`)."""
 
-    __slots__ = ("_buckets", "_by", "_counts", "_make", "_most", "_record", "_shared", "overflowed")
+    __slots__ = (
+        "_buckets",
+        "_by",
+        "_counts",
+        "_make",
+        "_most",
+        "_record",
+        "_shared",
+        "overflowed",
+    )
 
     def __init__(
-        self, by: ByClient, make: Make, counts: Counts, record: Enforcement, most: int = MOST
+        self, by: ByClient, make: Make, counts: Counts, record: Enforcement, most: int
     ) -> None:
+        """`most`: buckets that it keeps."""
         self._by = by
         self._make = make
         self._counts = counts
         self._record = record
         self._most = most
-        self._buckets: dict[str, WaitingBucket] = {}
+        self._buckets: dict[str, Bucket] = {}
         """Those that were used last are the last."""
-        self._shared: WaitingBucket | None = None
+        self._shared: Bucket | None = None
         """Of the clients beyond `most`."""
         self.overflowed = 0
         """Messages that had to share that bucket."""
@@ -55,14 +86,16 @@ class PerClient:
     def offer(self, message: Held, now_ns: int) -> Fate:
         """See `Stage.offer`."""
         key = key_of(message.lane, self._by)
-        bucket = self._buckets.get(key) or self._new(key, now_ns)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._new(key, now_ns)
         return bucket.offer(message, now_ns)
 
-    def of(self, lane: Lane) -> WaitingBucket | None:
+    def of(self, lane: Lane) -> Bucket | None:
         """The bucket of a connection's client; None: it has none yet."""
         return self._buckets.get(key_of(lane, self._by))
 
-    def _new(self, key: str, now_ns: int) -> WaitingBucket:
+    def _new(self, key: str, now_ns: int) -> Bucket:
         for other, bucket in list(islice(self._buckets.items(), _LOOKED_AT)):
             del self._buckets[other]
             if not bucket.full(now_ns):
@@ -75,7 +108,7 @@ class PerClient:
             self._shared = self._make(self._counts, self._record, now_ns)
         return self._shared
 
-    def _all(self) -> Iterator[WaitingBucket]:
+    def _all(self) -> Iterator[Bucket]:
         yield from self._buckets.values()
         if self._shared is not None:
             yield self._shared

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from drld.messages.datapath import MessageDatapath
+from typing import TYPE_CHECKING
+
 from drld.messages.spec import MessageMatch
 from drld.plane import Plane
+
+if TYPE_CHECKING:
+    from drld.messages.datapath import MessageDatapath
 
 
 def messages(datapath: MessageDatapath) -> Plane:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Held
+from drld.messages.hold import tokens_at
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import Enforcement
@@ -65,8 +66,19 @@ class ShadowBucket:
         backlog, self._backlog = self._backlog, 0
         return backlog
 
+    def __len__(self) -> int:
+        """See `WaitingBucket`: nothing waits."""
+        return 0
+
+    def would_wait(self, now_ns: int) -> int:
+        """The number of messages that would wait."""
+        return -(self.tokens(now_ns) // ITEM) if self.tokens(now_ns) < 0 else 0
+
     def tokens(self, now_ns: int) -> int:
-        """See `WaitingBucket.tokens`."""
-        bucket = self._bucket
-        bucket.settle(now_ns)
-        return bucket.tokens
+        """See `WaitingBucket.tokens`; those that would wait have taken theirs, and so it may be
+        less than 0."""
+        return tokens_at(self._bucket, now_ns)
+
+    def full(self, now_ns: int) -> bool:
+        """See `WaitingBucket.full`."""
+        return self.tokens(now_ns) == (self._bucket.depth or 0)

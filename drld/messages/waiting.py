@@ -30,10 +30,6 @@ class WaitingBucket:
         """The number of messages that wait."""
         return len(self._hold)
 
-    def __bool__(self) -> bool:
-        """A bucket that none waits for is one, too."""
-        return True
-
     def offer(self, message: Held, now_ns: int) -> Fate:
         """See `Stage.offer`."""
         counts, hold = self._counts, self._hold

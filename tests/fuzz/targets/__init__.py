@@ -24,6 +24,7 @@ from tests.fuzz.targets import (
     requests,
     rls,
     segments,
+    topics,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -48,6 +49,7 @@ TARGETS: dict[str, Target] = {
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
     "segments": segments.TARGET,
+    "topics": topics.TARGET,
 }
 
 
