@@ -17,6 +17,8 @@ from tests.fuzz.targets import (
     deltas,
     grpc,
     http,
+    mqtt,
+    nats,
     packet,
     probes,
     registry,
@@ -50,6 +52,8 @@ TARGETS: dict[str, Target] = {
     "batch": batch.TARGET,
     "segments": segments.TARGET,
     "topics": topics.TARGET,
+    "mqtt": mqtt.TARGET,
+    "nats": nats.TARGET,
 }
 
 
