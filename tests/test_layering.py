@@ -48,6 +48,7 @@ SHELLS = (
     "drld/doctor/facts",
     "drld/ebpf",
     "drld/gossip",
+    "drld/messages/front",
     "drld/registry",
     "drld/requests/front",
     "drld/requests/registered/commands",
