@@ -102,17 +102,18 @@ class Limiter:
         self._news_ns = 0
         self._last_in_force: tuple[float, InForce] | None = None
         """The last sum of shares, and its `InForce`."""
+        kind = FABRICS[fabric]
+        second = [allocator.second] if allocator.second and kind.carries_second else []
         self._shared = [
             _Shared(
-                FABRICS[fabric](
+                kind(
                     membership=membership,
                     limit_id=policy.id,
                     quantity=quantity,
                     share=self._share,
                 )
             )
-            for quantity in (allocator.quantity, allocator.second)
-            if quantity is not None
+            for quantity in (allocator.quantity, *second)
         ]
         """By quantity, the allocator's first one first. Their updates share one sequence."""
         self.fabrics = tuple(shared.fabric for shared in self._shared)

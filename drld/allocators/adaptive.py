@@ -69,6 +69,10 @@ GROWTH = 0.04
 others have what they need meanwhile."""
 
 
+_NOTHING = GlobalView(0.0, frozenset(), None)
+"""What a fabric knows that carries no second quantity: the depth stays as the static shares."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdaptiveParameters:
     """Parameters of `adaptive`."""
@@ -137,7 +141,7 @@ class Adaptive(Allocator):
         rates = _Divided(limit.rate, limit.static_rate, limit.whole_rate)
         depths = _Divided(limit.burst, limit.static_burst, limit.whole_burst)
         rate, claim = self._part(history.rate, view, rates)
-        depth, second = self._part(history.backlog, view.second or view, depths)
+        depth, second = self._part(history.backlog, view.second or _NOTHING, depths)
         # All limiters keep the same part of their static depths.
         kept = min(limit.item / limit.least_burst, 1.0) if limit.least_burst else 1.0
         depth = kept * limit.static_burst + (1 - kept) * depth
