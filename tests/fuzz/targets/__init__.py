@@ -25,6 +25,8 @@ from tests.fuzz.targets import (
     request_log,
     requests,
     rls,
+    segments,
+    topics,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -48,6 +50,8 @@ TARGETS: dict[str, Target] = {
     "rls": rls.TARGET,
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
+    "segments": segments.TARGET,
+    "topics": topics.TARGET,
     "mqtt": mqtt.TARGET,
     "nats": nats.TARGET,
 }
