@@ -61,3 +61,14 @@ class InputError(DrldError):
 
 class RegistryError(DrldError):
     """The registry (etcd) cannot be reached, refuses, or answers what no etcd would."""
+
+
+class FrameError(DrldError):
+    """Bytes on a connection to a message broker that are no frames of its protocol.
+
+    `answer` is what the protocol has for the client before its connection is closed, if anything.
+    """
+
+    def __init__(self, problem: str, answer: bytes = b"") -> None:
+        super().__init__(printable(problem))
+        self.answer = answer

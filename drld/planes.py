@@ -31,7 +31,7 @@ from drld.errors import InputError
 
 T = TypeVar("T")
 
-PLANES = ("drld.capture", "drld.requests")
+PLANES = ("drld.capture", "drld.requests", "drld.messages")
 
 
 def registered(name: str) -> list[ModuleType]:

@@ -25,10 +25,10 @@ def check(old: LimiterSpec, new: LimiterSpec) -> None:
     planes = dict.fromkeys(type(plane) for plane in (*old.planes, *new.planes))
     before, after = (_fixed(spec, planes) for spec in (old, new))
     problems = [
-        f"{key}: cannot change from {_written(value)} to {_written(after[key])} while the daemon "
-        "runs: restart it"
-        for key, value in before.items()
-        if value != after[key]
+        f"{key}: cannot change from {_written(before.get(key))} to {_written(after.get(key))} "
+        "while the daemon runs: restart it"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
     ]
     if problems:
         raise ConfigError(problems)

@@ -96,7 +96,7 @@ def parse_rate(text: str) -> int:
     Raises:
         QuantityError: not a rate, an ambiguous one, or one outside 10 kbit/s to 400 Gbit/s.
     """
-    number, unit = _split(text, 'a rate such as "10mbit"')
+    number, unit = split_quantity(text, 'a rate such as "10mbit"')
     factor = _BIT_RATES.get(unit.lower().removesuffix("/s")) or _BYTE_RATES.get(unit)
     if factor is None:
         if ambiguous := _AMBIGUOUS_RATE.fullmatch(unit):
@@ -181,8 +181,12 @@ def human_duration(seconds: float) -> str:
     return f"{hours // 24}d {hours % 24:02}h"
 
 
-def _split(text: str, allowed: str) -> tuple[Fraction, str]:
-    """Split a quantity into its exact number and its unit ("" where it has none)."""
+def split_quantity(text: str, allowed: str) -> tuple[Fraction, str]:
+    """Split a quantity into its exact number and its unit.
+
+    Raises:
+        QuantityError: it is none, or has no unit.
+    """
     if not (match := _QUANTITY.fullmatch(text.strip())):
         raise QuantityError(text, allowed)
     whole, decimals, unit = match.groups(default="")
@@ -192,7 +196,7 @@ def _split(text: str, allowed: str) -> tuple[Fraction, str]:
 
 
 def _whole(text: str, units: Mapping[str, int], allowed: str, of: str) -> int:
-    number, unit = _split(text, allowed)
+    number, unit = split_quantity(text, allowed)
     if unit not in units:
         raise QuantityError(text, allowed)
     value = number * units[unit]

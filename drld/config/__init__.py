@@ -31,7 +31,7 @@ from drld.config.checks import (
 from drld.config.http import read_http
 from drld.config.keys import read_ring
 from drld.config.layers import Layer, merge
-from drld.config.plane_tables import plane_of, planes
+from drld.config.plane_tables import PlaneTables, plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
@@ -43,6 +43,7 @@ from drld.config.schema import (
     LimiterTable,
     LimitTable,
     PeerTable,
+    PlaneTable,
     ProbesTable,
     RegistryTable,
     Table,
@@ -285,7 +286,7 @@ def from_document(
         if key not in known:
             problems.unknown([], key, known)
     limiter = _section("limiter", LimiterTable, document.get("limiter"), problems)
-    settings = [_section(it.key, it.table, document.get(it.key, {}), problems) for it in own]
+    settings = [_plane_table(it, document, problems) for it in own]
     gossip = _section("gossip", GossipTable, document.get("gossip", {}), problems)
     probes = read_probes(
         _section("probes", ProbesTable, document.get("probes", {}), problems), problems
@@ -375,6 +376,24 @@ def _section(key: str, model: type[T], value: object, problems: Problems) -> T |
     return _table(model, [key], value, problems)
 
 
+def _plane_table(
+    plane: PlaneTables, document: Mapping[str, object], problems: Problems
+) -> PlaneTable | None:
+    """Make the table of a plane, or all of its tables if there may be several."""
+    if plane.element is None:
+        return _section(plane.key, plane.table, document.get(plane.key, {}), problems)
+    value = document.get(plane.key, [])
+    if not isinstance(value, list):
+        problems.refuse([plane.key], value, _array(plane.key))
+        return None
+    return _table(plane.table, [], {plane.key: value}, problems)
+
+
+def _array(key: str) -> str:
+    """What an array of tables is called."""
+    return f"an array of tables: [[{key}]], with two brackets"
+
+
 def _sections(
     key: str,
     read: Callable[[Location, object, Problems], T | None],
@@ -388,7 +407,7 @@ def _sections(
         )
         return []
     if not isinstance(value, list):
-        problems.refuse([key], value, f"an array of tables: [[{key}]], with two brackets")
+        problems.refuse([key], value, _array(key))
         return []
     return [(item, read([key, index], item, problems)) for index, item in enumerate(value)]
 
@@ -428,6 +447,7 @@ def _limit_spec(
     elif fleet.members is not None:
         check_shares([*where, "shares"], table.shares, fleet.members, problems)
         check_limiters([*where, "weights"], table.weights, fleet.members, problems)
+        table.check_members(where, len(fleet.members), problems)
     if allocator is None:
         return None
     policy = Policy(

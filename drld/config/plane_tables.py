@@ -18,11 +18,15 @@ class PlaneTables(NamedTuple):
     """The tables of one kind of traffic."""
 
     key: str
-    """What its traffic is called, and the name of its table."""
+    """The name of its table."""
     table: type[PlaneTable]
     limit: type[LimitTable]
     match: type[Table]
     """The table `match` of its limits."""
+    element: type[Table] | None = None
+    """One of its tables, if a file has an array of them; then `table` has them under `key`."""
+    traffic: str = ""
+    """What its traffic is called; empty: as its table."""
 
 
 def planes() -> list[PlaneTables]:
@@ -50,7 +54,9 @@ def plane_of(
     elif not isinstance(match, dict):
         problems.refuse(where, match, "a table")
     else:
-        kinds = " or of ".join(f"{plane.key} ({some(its)})" for plane, its in known.items())
+        kinds = " or of ".join(
+            f"{plane.traffic or plane.key} ({some(its)})" for plane, its in known.items()
+        )
         got = some([dotted([key]) for key in keys]) or "none"
         problems.add(where, f"must have the keys of {kinds} (got {got})")
     return None

@@ -60,7 +60,7 @@ def reference() -> str:
     tables: list[tuple[str, type[BaseModel]]] = [
         ("##", LimiterTable),
         ("##", HttpTable),
-        *(("##", plane.table) for plane in planes()),
+        *(("##", plane.element or plane.table) for plane in planes()),
         ("##", GossipTable),
         ("###", KeyTable),
         ("##", ProbesTable),

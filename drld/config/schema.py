@@ -266,9 +266,12 @@ class LimitTable(Table):
     def check(self, where: Location, problems: Problems) -> None:
         """See that the limit's own keys go together."""
 
+    def check_members(self, where: Location, members: int, problems: Problems) -> None:
+        """See that it goes with a fleet of so many limiters."""
+
 
 class PlaneTable(Table):
-    """A table of a plane, which may be left out."""
+    """A table of a plane, which may be left out; or all of them, where there may be several."""
 
     @abstractmethod
     def spec(self) -> PlaneSpec:

@@ -70,6 +70,8 @@ from drld.fleet_rates import FleetRates
 from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.keyring import KeyRing
 from drld.log_event import event
+from drld.messages.plane import messages
+from drld.messages.spec import MessagesSpec
 from drld.model import NS_PER_S
 from drld.plane import Plane
 from drld.police.no_datapath import NoDatapath
@@ -86,6 +88,7 @@ from drld.spec import LimiterSpec, PlaneSpec
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from drld.messages.datapath import MessageDatapath
     from drld.registry.agent import Agent
     from drld.requests.front.deltas import Deltas
 
@@ -130,6 +133,13 @@ class Daemon:
         """What its limits with a bucket for each key tell the peers."""
         if spec.plane(RequestsSpec).listen:
             self._requests, self._deltas = self._request_plane(path, spec)
+        self._messages: MessageDatapath | None = None
+        """None: this daemon is in front of no broker."""
+        if brokers := spec.plane(MessagesSpec).brokers:
+            # Those who have none do without its memory.
+            from drld.messages.datapath import MessageDatapath
+
+            self._messages = MessageDatapath(brokers, Random(SystemRandom().getrandbits(64)))
         self._stopping = trio.Event()
         self._transport = startup.open_transport(path, spec)
         self._rates = FleetRates(self._counted)
@@ -263,6 +273,15 @@ class Daemon:
                 tls=self._requests_tls,
             )
             await fronts.start(answer, self._requests, listen, turns)
+        if self._messages is not None and not self._stopping.is_set():
+            from drld.messages.front.server import serve_brokers
+
+            serve_them = partial(
+                serve_brokers, clock=clock, stopping=self._stopping, keeper=self._manager
+            )
+            await fronts.start(
+                serve_them, self._messages, self.engine.spec.plane(MessagesSpec).brokers
+            )
         # What was imported lives as long as the daemon: the collector need not look at it ever
         # again.
         gc.freeze()
@@ -283,6 +302,7 @@ class Daemon:
 
     def _planes(self) -> list[Plane]:
         own = [] if self._requests is None else [requests(self._requests)]
+        own += [] if self._messages is None else [messages(self._messages)]
         return [self._packets, *own, self._rates]
 
     def _use(self, datapath: KernelDatapath | NfqueueDatapath | NoDatapath) -> None:
@@ -336,8 +356,13 @@ class Daemon:
         spec = self.engine.spec
         polices_packets = any(isinstance(limit.match, Match) for limit in spec.limits)
         automatic = spec.plane(PacketsSpec).datapath == "auto"
-        if self._requests is not None and automatic and not polices_packets:
-            self._go_without("it has no limits on packets, and [requests] needs no datapath")
+        others = [
+            f"{name} needs no datapath"
+            for name, datapath in (("[requests]", self._requests), ("[[broker]]", self._messages))
+            if datapath is not None
+        ]
+        if others and automatic and not polices_packets:
+            self._go_without(f"it has no limits on packets, and {others[0]}")
             return
         try:
             self._choose(spec, partial(self._begin, spec))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from copy import copy
 from typing import Generic, NamedTuple, TypeVar
 
 from drld.model import Enforcement
@@ -66,6 +67,14 @@ class Hold(Generic[T]):
     def due_ns(self) -> int | None:
         """When the next message may leave; None: none will."""
         return self._bucket.updated_ns if self._ready else self._due_ns
+
+    def tokens(self, now_ns: int) -> int:
+        """The whole tokens that the bucket would hold now; those that wait have taken none."""
+        return tokens_at(self._bucket, now_ns)
+
+    def full(self, now_ns: int) -> bool:
+        """Whether it differs in nothing from a new one: the bucket is full now, and none waits."""
+        return not len(self) and self.tokens(now_ns) == (self._bucket.depth or 0)
 
     def offer(self, message: T, cost: int, arrived_ns: int) -> bool:
         """Take in a message of `cost` tokens.
@@ -132,3 +141,11 @@ class Hold(Generic[T]):
         if depth is None:
             return 0
         return depth - self._bucket.tokens + self._owed
+
+
+def tokens_at(bucket: TokenBucket, now_ns: int) -> int:
+    """The whole tokens that a bucket would hold now; it is not settled, for messages that are read
+    later may have arrived before."""
+    bucket = copy(bucket)
+    bucket.settle(now_ns)
+    return bucket.tokens

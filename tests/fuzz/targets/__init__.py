@@ -17,6 +17,8 @@ from tests.fuzz.targets import (
     deltas,
     grpc,
     http,
+    mqtt,
+    nats,
     packet,
     probes,
     registry,
@@ -24,6 +26,7 @@ from tests.fuzz.targets import (
     requests,
     rls,
     segments,
+    topics,
     wire,
 )
 from tests.fuzz.targets.base import Target
@@ -48,6 +51,9 @@ TARGETS: dict[str, Target] = {
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
     "segments": segments.TARGET,
+    "topics": topics.TARGET,
+    "mqtt": mqtt.TARGET,
+    "nats": nats.TARGET,
 }
 
 

@@ -24,7 +24,9 @@ PROTOCOL = (
 )
 PORTS = 'a port from 1 to 65535, a range such as "8000-8100", or an array of these'
 NO_PORTS = "must be left out unless protocol is one of tcp, udp, sctp, udplite"
-TABLES = "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests"
+TABLES = (
+    "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests, broker"
+)
 MARK = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
 
 VALUES: dict[str, dict[str, list[str]]] = {

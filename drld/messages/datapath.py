@@ -1,0 +1,252 @@
+"""The datapath of messages: the gate, and the buckets of the limits on its messages.
+
+It is pure: the time and the source of random drops are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple, Protocol
+
+from drld.allocators.base import bucket as plain_bucket
+from drld.errors import DatapathError
+from drld.messages.counts import Counts
+from drld.messages.dropping import DroppingBucket, DroppingClient
+from drld.messages.gate import Gate, Lane, Stage
+from drld.messages.latency import Delays
+from drld.messages.per_client import Bucket, PerClient
+from drld.messages.shadow import ShadowBucket
+from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
+from drld.messages.topics import Notation, check
+from drld.messages.waiting import WaitingBucket
+from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
+from drld.police.policer import Policer
+from drld.police.token_bucket import TokenBucket
+from drld.policy import Mode, Policy
+from drld.spec import LimitSpec
+
+
+class Figures(NamedTuple):
+    """What operators see of a limit, beside what they see of any."""
+
+    waiting: int
+    """Messages that wait; in shadow mode, those that would."""
+    waited: int
+    """Messages that have had to wait, or would have, since the limit was attached first."""
+    dropped: int
+    delays: Delays
+    clients: int | None
+    """Clients with a bucket; None: there is one for all."""
+
+
+@dataclass(slots=True)
+class _Limit:
+    """A limit, its buckets and its counts."""
+
+    spec: LimitSpec
+    stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
+    record: Enforcement
+    counts: Counts
+
+
+class Front(Protocol):
+    """What moves the messages (`drld.messages.front`)."""
+
+    def wake(self) -> None:
+        """Look again at `Gate.due_ns`: limits have changed."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What it counts."""
+
+
+class MessageDatapath:
+    """Counts messages and lets them through (`drld.police.datapath.Datapath`)."""
+
+    name = "messages"
+
+    def __init__(self, brokers: Iterable[BrokerSpec], rng: Random) -> None:
+        """Limit the messages to these brokers; `rng` decides random drops."""
+        self.gate = Gate()
+        self.brokers: Mapping[str, BrokerSpec] = {broker.name: broker for broker in brokers}
+        self._rng = rng
+        self._limits: dict[int, _Limit] = {}
+        self._now_ns = 0
+        self.front: Front | None = None
+        """None: nothing listens."""
+
+    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
+        """See `Datapath.attach`. Messages that wait for a limit that is gone leave at once, as do
+        those of one that is of another kind now: of another excess or mode, or per client.
+
+        Raises:
+            DatapathError: a topic filter is none of its broker's protocol.
+        """
+        pairs = list(limits)
+        self._check(limit for limit, _ in pairs)
+        before, self._limits = self._limits, {}
+        for spec, record in pairs:
+            old = before.get(spec.id)
+            if old is not None and _kind(old.spec) == _kind(spec):
+                self._limits[spec.id] = _kept(before.pop(spec.id), spec, record, now_ns)
+            else:
+                counts = Counts() if old is None else old.counts
+                stage = self._stage(spec, counts, record, now_ns)
+                self._limits[spec.id] = _Limit(spec, stage, record, counts)
+        for gone in before.values():
+            gone.stage.open(now_ns)
+        stages: dict[str, tuple[Notation, list[tuple[str, Stage]]]] = {
+            name: (broker.notation, []) for name, broker in self.brokers.items()
+        }
+        for limit in self._limits.values():
+            match = match_of(limit.spec)
+            for name in match.broker:
+                if name in stages:  # Another limiter of the fleet may have more brokers.
+                    stages[name][1].append((match.topic, limit.stage))
+        self.gate.set_limits(stages)
+        if self.front is not None:
+            self.front.wake()
+
+    def _check(self, limits: Iterable[LimitSpec]) -> None:
+        refused = {}
+        for limit in limits:
+            match = match_of(limit)
+            for name in match.broker:
+                if name in self.brokers:
+                    try:
+                        check(match.topic, self.brokers[name].notation)
+                    except ValueError as error:
+                        refused[limit.id] = f"limit {limit.name}: match.topic: must be {error}"
+        if refused:
+            raise DatapathError("; ".join(refused.values()), refused)
+
+    def _stage(
+        self, spec: LimitSpec, counts: Counts, record: Enforcement, now_ns: int
+    ) -> WaitingBucket | ShadowBucket | DroppingBucket | PerClient:
+        policy, match = spec.policy, match_of(spec)
+        drops, shadow = policy.excess is Excess.DROP, policy.mode is Mode.SHADOW
+        if match.client is not None:
+            assert policy.keyed is not None
+            # What would be dropped is what would wait.
+            make = ShadowBucket if shadow else DroppingClient if drops else self._waiting
+            return PerClient(match.client, make, counts, _each(policy), policy.keyed.max_keys)
+        if drops:
+            return DroppingBucket(policy, counts, record, now_ns, self._rng)
+        if shadow:
+            return ShadowBucket(counts, record, now_ns)
+        return self._waiting(counts, record, now_ns)
+
+    def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
+        return WaitingBucket(self.gate, counts, record, now_ns)
+
+    def figures(self, limit_id: int) -> Figures:
+        """What operators see of a limit.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        limit = self._limits[limit_id]
+        counts, stage = limit.counts, limit.stage
+        waiting = counts.waiting
+        if isinstance(stage, ShadowBucket):
+            waiting = stage.would_wait(self._now_ns)
+        clients = len(stage) if isinstance(stage, PerClient) else None
+        return Figures(waiting, counts.waited, counts.dropped, counts.delays.delays(), clients)
+
+    def had_traffic(self) -> Collection[int]:
+        """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
+        return [key for key, limit in self._limits.items() if limit.counts.had_traffic]
+
+    def read(self, limit_id: int, now_ns: int) -> Measurement:
+        """See `Datapath.read`."""
+        limit = self._limits[limit_id]
+        if isinstance(limit.stage, DroppingBucket):
+            return limit.stage.read(now_ns)
+        return limit.counts.read(now_ns)
+
+    def program(
+        self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
+    ) -> None:
+        """See `Datapath.program`."""
+        limit = self._limits[limit_id]
+        limit.record = enforcement
+        if isinstance(limit.stage, DroppingBucket):
+            limit.stage.program(enforcement, now_ns, evict)
+        elif not isinstance(limit.stage, PerClient):
+            limit.stage.program(enforcement, now_ns)
+
+    def snapshot(self, limit_id: int, flow: FlowKey | Lane) -> Policer:
+        """See `Datapath.snapshot`: the flow is a connection. Those that wait have taken their
+        tokens here, so that the next one's wait is known."""
+        limit, now_ns = self._limits[limit_id], self._now_ns
+        stage, record, policy = limit.stage, limit.record, limit.spec.policy
+        if isinstance(stage, DroppingBucket):
+            return deepcopy(stage.policer)
+        bucket: Bucket | ShadowBucket | WaitingBucket | None
+        if isinstance(stage, PerClient):
+            assert isinstance(flow, Lane)
+            record, bucket = _each(policy), stage.of(flow)
+        else:
+            bucket = stage
+        policer = Policer(policy, record, now_ns)
+        if bucket is not None and record.depth is not None:
+            tokens = bucket.tokens(now_ns) - len(bucket) * ITEM
+            policer.bucket = TokenBucket(record, now_ns, tokens * NS_PER_S)
+        return policer
+
+    def set_share(self, limit_id: int, share: Enforcement) -> None:
+        """See `Datapath.set_share`: without the daemon no message passes."""
+
+    def flush(self, now_ns: int) -> None:
+        """See `Datapath.flush`."""
+        self._now_ns = now_ns
+        if self.front is not None:
+            self.front.wake()
+
+    def counters(self) -> Mapping[str, int]:
+        """Messages that fell under no limit, those of clients that had to share a bucket, and what
+        the front counts."""
+        shared = sum(
+            limit.stage.overflowed
+            for limit in self._limits.values()
+            if isinstance(limit.stage, PerClient)
+        )
+        return {
+            "messages_unmatched": self.gate.unmatched,
+            "messages_of_clients_beyond_the_bound": shared,
+            **(self.front.counters() if self.front is not None else {}),
+        }
+
+    def detach(self) -> None:
+        """See `Datapath.detach`: all that wait leave."""
+        self.attach((), self._now_ns)
+
+
+def _kind(spec: LimitSpec) -> tuple[object, ...]:
+    """What decides of which class a limit's stage is."""
+    return spec.policy.excess, spec.policy.mode is Mode.SHADOW, match_of(spec).client
+
+
+def _each(policy: Policy) -> Enforcement:
+    """The record of each client's bucket."""
+    return Enforcement() if policy.mode is Mode.PAUSE else plain_bucket(policy.rate, policy.burst)
+
+
+def _kept(limit: _Limit, spec: LimitSpec, record: Enforcement, now_ns: int) -> _Limit:
+    """A limit that stays, with another policy or match."""
+    stage, old = limit.stage, limit.spec.policy
+    limit.spec, limit.record = spec, record
+    if isinstance(stage, PerClient):
+        stage.set_record(_each(spec.policy), now_ns)
+    elif isinstance(stage, ShadowBucket) and (old.rate, old.burst) != (
+        spec.policy.rate,
+        spec.policy.burst,
+    ):
+        stage.forget(record, now_ns)
+    else:
+        stage.program(record, now_ns)
+        if isinstance(stage, DroppingBucket):
+            stage.policer.reconfigure(spec.policy)
+    return limit

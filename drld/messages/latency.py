@@ -1,0 +1,122 @@
+"""Access delays of the last minute: a log-linear histogram, and a window of them.
+
+A value below 2^(n+1) has a bucket of its own or shares one with few others: each power of two is
+divided into 2^n buckets of the same width (HdrHistogram's rule). So a quantile is too large by at
+most a part 2^-n of itself, here 1/32, and a histogram has some 1,500 counts, whatever it counts.
+The unit is a microsecond: less is no delay that a network shows.
+
+The window is divided into slots. The oldest is forgotten as a whole, so a figure is of the last
+minute at most, and of five sixths of it at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from drld.model import NS_PER_S
+
+_BITS = 5
+"""A power of two has 2^_BITS buckets."""
+_UNIT_NS = 1000
+_LONGEST_US = 2**50
+"""Microseconds, 35 years: longer delays count as this."""
+QUANTILES = (0.5, 0.95, 0.99)
+WINDOW_NS = 60 * NS_PER_S
+_SLOTS = 6
+
+
+class Delays(NamedTuple):
+    """Access delays of a limit's messages over the last minute."""
+
+    messages: int
+    quantiles_ns: Sequence[int]
+    """As `QUANTILES`, ns; 0 each without a message."""
+
+
+class Histogram:
+    """How often values occurred."""
+
+    __slots__ = ("_counts", "total", "zero")
+
+    def __init__(self) -> None:
+        self.zero = 0
+        """Values of 0, which most are."""
+        self.total = 0
+        self._counts: dict[int, int] = {}
+
+    def add(self, value_ns: int) -> None:
+        """Count a value."""
+        self.total += 1
+        if value_ns <= 0:
+            self.zero += 1
+            return
+        bucket = _bucket(min(-(-value_ns // _UNIT_NS), _LONGEST_US))
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
+
+    def merge(self, other: Histogram) -> None:
+        """Count all that the other one has counted."""
+        self.total += other.total
+        self.zero += other.zero
+        for bucket, count in other._counts.items():
+            self._counts[bucket] = self._counts.get(bucket, 0) + count
+
+    def quantiles(self, parts: Iterable[float]) -> list[int]:
+        """The values at these parts of all, sorted[int(part n)], ns: too large by at most 1/32 and
+        a microsecond. `parts` are in ascending order."""
+        found, below = [], self.zero
+        buckets = iter(sorted(self._counts.items()))
+        value_ns = 0
+        for part in parts:
+            rank = min(int(part * self.total), self.total - 1)
+            while below <= rank:
+                bucket, count = next(buckets)
+                below += count
+                value_ns = _largest(bucket) * _UNIT_NS
+            found.append(value_ns)
+        return found
+
+
+def _bucket(value: int) -> int:
+    """The number of the bucket of a value."""
+    shift = max(value.bit_length() - _BITS - 1, 0)
+    return (shift << _BITS) + (value >> shift)
+
+
+def _largest(bucket: int) -> int:
+    """The largest value of a bucket."""
+    shift = max((bucket >> _BITS) - 1, 0)
+    return ((bucket - (shift << _BITS) + 1) << shift) - 1
+
+
+class DelayWindow:
+    """The access delays of the last minute."""
+
+    __slots__ = ("_begin_ns", "_slots")
+
+    def __init__(self) -> None:
+        self._slots = [Histogram()]
+        """The last one is the present one."""
+        self._begin_ns: int | None = None
+        """When it began."""
+
+    def add(self, delay_ns: int) -> None:
+        """Count a message that has passed the limit."""
+        self._slots[-1].add(delay_ns)
+
+    def turn(self, now_ns: int) -> None:
+        """Begin another slot if the present one has lasted for long enough."""
+        if self._begin_ns is None:
+            self._begin_ns = now_ns
+        passed = (now_ns - self._begin_ns) * _SLOTS // WINDOW_NS
+        if passed > 0:
+            self._begin_ns += passed * WINDOW_NS // _SLOTS
+            self._slots += [Histogram() for _ in range(min(passed, _SLOTS))]
+            del self._slots[:-_SLOTS]
+
+    def delays(self) -> Delays:
+        """What it has counted."""
+        merged = Histogram()
+        for slot in self._slots:
+            merged.merge(slot)
+        return Delays(merged.total, merged.quantiles(QUANTILES))

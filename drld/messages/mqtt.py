@@ -1,0 +1,340 @@
+"""MQTT 3.1.1 and 5: the control packets of a client, and of its broker.
+
+Only PUBLISH is read as far as limits need: QoS, topic, packet identifier and topic alias. Of other
+packets the kind, the flags and the length are checked, and the broker judges the rest.
+
+Topic aliases (MQTT 5, 3.3.2.3.4). A client defines an alias once and then leaves the topic out. The
+broker does not know an alias whose definition was dropped. So the reader follows which it knows,
+and puts the topic back into the first message that uses another one.
+
+Dropped messages. QoS 0 has no acknowledgement. For QoS 1 drld sends PUBACK, and for QoS 2 PUBREC.
+In MQTT 5 they have the reason 0x97, Quota exceeded, which also ends the exchange of QoS 2. MQTT
+3.1.1 has no reasons: the client believes that its message was delivered. It goes on with PUBREL,
+which the reader answers with PUBCOMP, as the broker knows nothing of the message. Acknowledgements
+may leave in another order than messages came: only clients must keep the order (4.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drld.errors import FrameError
+from drld.messages.frame import MAX_FRAME, Client, Frame, Place
+from drld.messages.mqtt_packet import (
+    MQTT_5,
+    QUOTA_EXCEEDED,
+    Cursor,
+    body,
+    connect,
+    topic_of,
+    varint,
+)
+
+MAX_CONNECT = 1 << 18
+"""The largest CONNECT, bytes."""
+MAX_ALIAS_BYTES = 1 << 20
+"""Of a connection's aliases, bytes; each counts as its topic's and `ALIAS_BYTES`."""
+ALIAS_BYTES = 128
+
+_CONNECT, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT = 1, 3, 5, 6, 14
+_NAMES = {
+    _CONNECT: "CONNECT", _PUBLISH: "PUBLISH", 4: "PUBACK", _PUBREC: "PUBREC", _PUBREL: "PUBREL",
+    7: "PUBCOMP", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", _DISCONNECT: "DISCONNECT",
+    15: "AUTH",
+}  # fmt: skip
+"""What a client may send."""
+_FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
+_PINGRESP = 0xD0
+_KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
+_PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, 15), _OVERTAKES)
+_MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
+"""DISCONNECT of MQTT 5."""
+_make = Frame._make
+
+
+class MqttReader:
+    """From a client to its broker."""
+
+    __slots__ = (
+        "_alias_bytes",
+        "_aliases",
+        "_dropped",
+        "_known",
+        "_max_frame",
+        "_needed",
+        "_offset",
+        "_rest",
+        "client",
+    )
+
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+        self.client: Client | None = None
+        self._max_frame = max_frame
+        self._rest = bytearray()
+        """The beginning of a frame."""
+        self._needed = 2
+        """So many bytes must `_rest` have before another look at it can help."""
+        self._offset = 0
+        """Of the first byte that is in no frame yet, in the client's stream."""
+        self._aliases: dict[int, str] = {}
+        """As the client has defined them."""
+        self._alias_bytes = 0
+        self._known: dict[int, str] = {}
+        """Those that the broker has been sent."""
+        self._dropped: set[int] = set()
+        """Identifiers of messages of QoS 2 that were dropped and wait for PUBREL."""
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """See `Reader.feed`."""
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < self._needed:
+                return
+            data = bytes(rest)
+            rest.clear()
+        start, size, offset = 0, len(data), self._offset
+        try:
+            while size - start >= 2:
+                length, at = data[start + 1], start + 2
+                if length > 0x7F:
+                    length, at = _length(data, start, size)
+                    if not at:
+                        self._needed = size - start + 1
+                        break
+                end = at + length
+                if end - start > self._max_frame or self.client is None:
+                    self._check_size(data[start : start + 2], end - start)
+                if end > size:
+                    self._needed = end - start
+                    break
+                frame = data[start:end]
+                end_offset = offset + end
+                if frame[0] >> 4 == _PUBLISH and self.client is not None:
+                    yield self._publish(frame, at - start, end_offset)
+                else:
+                    yield self._other(frame, at - start, end_offset)
+                start = end
+            else:
+                self._needed = 2
+        except FrameError as error:
+            if not error.answer and self.client is not None and self.client.version == MQTT_5:
+                error.answer = _MALFORMED
+            raise
+        if start < size:
+            rest += data[start:]
+        self._offset = offset + start
+
+    def forward(self, frame: Frame) -> bytes:
+        """See `Reader.forward`."""
+        alias, topic = frame.alias, frame.topic
+        if not alias or topic is None:
+            return frame.data
+        data = frame.data
+        at = body(data)
+        if not (data[at] or data[at + 1]) and self._known.get(alias) != topic:
+            raw = topic.encode()
+            fields = len(raw).to_bytes(2, "big") + raw + data[at + 2 :]
+            data = data[:1] + varint(len(fields)) + fields
+        self._known[alias] = topic
+        return data
+
+    def drop(self, frame: Frame) -> bytes:
+        """See `Reader.drop`."""
+        data = frame.data
+        qos = data[0] >> 1 & 3
+        if not qos:
+            return b""
+        at = body(data)
+        at += 2 + (data[at] << 8 | data[at + 1])
+        identifier = data[at : at + 2]
+        assert self.client is not None
+        if self.client.version == MQTT_5:
+            return (b"\x40\x03" if qos == 1 else b"\x50\x03") + identifier + QUOTA_EXCEEDED
+        if qos == 1:
+            return b"\x40\x02" + identifier
+        self._dropped.add(int.from_bytes(identifier, "big"))
+        return b"\x50\x02" + identifier
+
+    def _publish(self, frame: bytes, at: int, end: int) -> Frame:
+        flags = frame[0]
+        qos = flags >> 1 & 3
+        topic_at = at + 2
+        if topic_at > len(frame):
+            raise FrameError("PUBLISH.topic: must be within its packet")
+        at = topic_at + (frame[at] << 8 | frame[at + 1])
+        topic = topic_of(frame[topic_at:at])
+        if qos:
+            identifier = int.from_bytes(frame[at : at + 2], "big")
+            at += 2
+            if qos == 3:
+                raise FrameError("PUBLISH.qos: must be 0, 1 or 2 (got 3)")
+            if not identifier:
+                raise FrameError("PUBLISH.packet_id: must be at least 1 (got 0)")
+            if qos == 2 and identifier in self._dropped:
+                # The client repeats what it has not yet been told of.
+                return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
+        elif flags & 8:
+            raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
+        alias = 0
+        if self.client.version == MQTT_5:  # type: ignore[union-attr]
+            if at < len(frame) and not frame[at]:
+                at += 1
+            else:
+                alias, topic = self._alias(Cursor("PUBLISH", frame, at), topic)
+        if at > len(frame):
+            raise FrameError("PUBLISH.topic: must be within its packet, and the fields behind it")
+        if not topic:
+            raise FrameError("PUBLISH.topic: must not be empty")
+        return _make((frame, end, topic, _KEEPS, alias, b""))
+
+    def _alias(self, cursor: Cursor, topic: str) -> tuple[int, str]:
+        """The alias of a PUBLISH, and its topic."""
+        alias = cursor.properties()
+        if not alias:
+            return 0, topic
+        before = self._aliases.get(alias)
+        if not topic:
+            if before is None:
+                raise cursor.wrong("topic_alias", f"must be one that has a topic (got {alias})")
+            return alias, before
+        if before != topic:
+            self._alias_bytes += len(topic.encode()) + ALIAS_BYTES
+            if before is not None:
+                self._alias_bytes -= len(before.encode()) + ALIAS_BYTES
+            if self._alias_bytes > MAX_ALIAS_BYTES:
+                claim = f"must stand for {MAX_ALIAS_BYTES} bytes of topics at most (with others)"
+                raise cursor.wrong("topic_alias", claim)
+            self._aliases[alias] = topic
+        return alias, topic
+
+    def _other(self, frame: bytes, at: int, end: int) -> Frame:
+        """Any packet that is no message."""
+        kind, length = frame[0] >> 4, len(frame) - at
+        name = _NAMES.get(kind)
+        if name is None:
+            raise FrameError(f"packet.type: must be one that clients send (got {kind})")
+        if frame[0] & 15 != _FLAGS.get(kind, 0):
+            raise FrameError(f"{name}.flags: must be {_FLAGS.get(kind, 0)} (got {frame[0] & 15})")
+        if (kind == _CONNECT) != (self.client is None):
+            raise FrameError(f"{name}: must be the first packet, and no other (MQTT 3.1)")
+        if self.client is None:
+            self.client = connect(frame, at)
+            return Frame(frame, end, None, _KEEPS)
+        newer = self.client.version == MQTT_5
+        if kind in (12, _DISCONNECT, 15):
+            if length and (kind == 12 or not newer):
+                raise FrameError(f"{name}.length: must be 0 (got {length})")
+            if kind == 15 and not newer:
+                raise FrameError("AUTH: must be of MQTT 5 (got MQTT 3.1.1)")
+        elif length < 2 or (kind < 8 and length > 2 and not newer):
+            raise FrameError(f"{name}.length: must be 2{' or more' * newer} (got {length})")
+        elif kind == _PUBREL and self._dropped:
+            identifier = int.from_bytes(frame[at : at + 2], "big")
+            if identifier in self._dropped:
+                self._dropped.remove(identifier)
+                completed = b"\x70\x02" + frame[at : at + 2]
+                return Frame(b"", end, None, _OVERTAKES, 0, completed)
+        return Frame(frame, end, None, _PLACES.get(kind, _KEEPS))
+
+    def _check_size(self, head: bytes, size: int) -> None:
+        """Refuse what is too large, or no MQTT at all, before all of it is there."""
+        if self.client is None:
+            if head[0] != _CONNECT << 4:
+                raise FrameError(_no_mqtt(head))
+            if size > MAX_CONNECT:
+                raise FrameError(f"CONNECT: must have at most {MAX_CONNECT} bytes (got {size})")
+        if size > self._max_frame:
+            name = _NAMES.get(head[0] >> 4, "packet")
+            answer = (
+                _TOO_LARGE if self.client is not None and self.client.version == MQTT_5 else b""
+            )
+            claim = (
+                f"must have at most {self._max_frame} bytes, the broker's max_frame (got {size})"
+            )
+            raise FrameError(f"{name}: {claim}", answer)
+
+
+def _no_mqtt(head: bytes) -> str:
+    """Why a connection that begins with these two bytes is refused."""
+    if head == b"\x16\x03":
+        return "client: must speak MQTT without TLS here (got a TLS handshake)"
+    if head in (b"GE", b"HE", b"PO"):
+        return "client: must speak MQTT over TCP (got HTTP; MQTT over WebSocket is not supported)"
+    return f"client: must begin with CONNECT, 0x10 (got {head[0]:#04x})"
+
+
+class MqttReturns:
+    """From a broker to its client: passes all but the answers to pings of drld's, and knows where
+    packets end."""
+
+    __slots__ = ("_head", "_left", "_queue", "greeted", "held", "pings")
+
+    def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002
+        self.greeted = False
+        self.held = 0
+        self.pings = 0
+        self._queue: list[bytes] = []
+        self._head = b""
+        """The first bytes of a packet whose length is not known yet; they have been passed on."""
+        self._left = 0
+        """Bytes that are missing of the packet that has begun."""
+
+    def feed(self, data: bytes) -> bytes:
+        """See `Returns.feed`."""
+        passed = len(self._head)
+        work = self._head + data if passed else data
+        at, size, first = self._left, len(work), 0
+        if 0 < at <= size:
+            first = at
+        self._head = b""
+        answers: list[int] = []
+        while at < size:
+            length, begin = (work[at + 1], at + 2) if at + 1 < size else (0, 0)
+            if length > 0x7F:
+                length, begin = _length(work, at, size)
+            if not begin:
+                self._head = work[at:]
+                at = size
+                break
+            if self.pings and work[at] == _PINGRESP:
+                self.pings -= 1
+                if at >= passed:  # Of one whose first byte has gone, the second one follows.
+                    answers.append(at - passed)
+            at = begin + length
+            if not first and at <= size:
+                first = at
+        self._left = at - size
+        if first:
+            self.greeted = True
+            if self._queue:
+                first -= passed
+                queued = b"".join(self._queue)
+                data = data[:first] + queued + data[first:]
+                answers = [at if at < first else at + len(queued) for at in answers]
+                self._queue.clear()
+                self.held = 0
+        for at in reversed(answers):
+            data = data[:at] + data[at + 2 :]
+        return data
+
+    def insert(self, data: bytes) -> bytes:
+        """See `Returns.insert`."""
+        if self.greeted and not self._left and not self._head:
+            return data
+        self._queue.append(data)
+        self.held += len(data)
+        return b""
+
+
+def _length(data: bytes, start: int, size: int) -> tuple[int, int]:
+    """The length in a packet's head, and where it ends; 0: not all of it is there."""
+    value = 0
+    for position in range(4):
+        at = start + 1 + position
+        if at >= size:
+            return 0, 0
+        value |= (data[at] & 0x7F) << 7 * position
+        if data[at] < 0x80:
+            return value, at + 1
+    raise FrameError("packet.length: must have at most 4 bytes (the fourth says that more follow)")

@@ -1,0 +1,136 @@
+"""A limit with a bucket for each client, as `match.client` tells clients apart.
+
+Rate and burst are each client's. Nothing is divided: a client that publishes through brokers of
+several limiters has a bucket at each. So no limiter has to know of the others.
+
+A bucket that is full, and that none waits for, differs in nothing from a new one, so it may be
+forgotten; this happens as buckets are added, to a few each time. Beyond `most` buckets, further
+clients share one, for strangers choose their names; no client gains by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from drld.messages.counts import Counts
+from drld.messages.gate import Fate, Held, Lane, Stage
+from drld.messages.spec import ByClient
+from drld.messages.waiting import OPEN
+from drld.model import Enforcement
+
+MOST = 100_000
+"""Buckets of one limit: some 60 MB."""
+_LOOKED_AT = 4
+"""Buckets that are looked at for each new one: more than one, so that their number falls."""
+
+
+class Bucket(Stage, Protocol):
+    """What each client has: a bucket of the excess and mode of the limit."""
+
+    def __len__(self) -> int:
+        """The number of messages that wait."""
+        ...
+
+    def program(self, record: Enforcement, now_ns: int) -> None:
+        """Enforce this record from now on."""
+
+    def tokens(self, now_ns: int) -> int:
+        """The whole tokens that it would hold now."""
+        ...
+
+    def full(self, now_ns: int) -> bool:
+        """Whether it differs in nothing from a new one."""
+        ...
+
+
+Make: TypeAlias = Callable[[Counts, Enforcement, int], Bucket]
+"""Makes a bucket: from the counts, the record and the time, ns."""
+
+
+class PerClient:
+    """A limit with a bucket for each client (`drld.messages.gate.Stage`)."""
+
+    __slots__ = (
+        "_buckets",
+        "_by",
+        "_counts",
+        "_make",
+        "_most",
+        "_record",
+        "_shared",
+        "overflowed",
+    )
+
+    def __init__(
+        self, by: ByClient, make: Make, counts: Counts, record: Enforcement, most: int
+    ) -> None:
+        """`most`: buckets that it keeps."""
+        self._by = by
+        self._make = make
+        self._counts = counts
+        self._record = record
+        self._most = most
+        self._buckets: dict[str, Bucket] = {}
+        """Those that were used last are the last."""
+        self._shared: Bucket | None = None
+        """Of the clients beyond `most`."""
+        self.overflowed = 0
+        """Messages that had to share that bucket."""
+
+    def __len__(self) -> int:
+        """The number of clients with a bucket of their own."""
+        return len(self._buckets)
+
+    def offer(self, message: Held, now_ns: int) -> Fate:
+        """See `Stage.offer`."""
+        key = key_of(message.lane, self._by)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._new(key, now_ns)
+        return bucket.offer(message, now_ns)
+
+    def of(self, lane: Lane) -> Bucket | None:
+        """The bucket of a connection's client; None: it has none yet."""
+        return self._buckets.get(key_of(lane, self._by))
+
+    def _new(self, key: str, now_ns: int) -> Bucket:
+        for other, bucket in list(islice(self._buckets.items(), _LOOKED_AT)):
+            del self._buckets[other]
+            if not bucket.full(now_ns):
+                self._buckets[other] = bucket
+        if len(self._buckets) < self._most:
+            bucket = self._buckets[key] = self._make(self._counts, self._record, now_ns)
+            return bucket
+        self.overflowed += 1
+        if self._shared is None:
+            self._shared = self._make(self._counts, self._record, now_ns)
+        return self._shared
+
+    def _all(self) -> Iterator[Bucket]:
+        yield from self._buckets.values()
+        if self._shared is not None:
+            yield self._shared
+
+    def set_record(self, record: Enforcement, now_ns: int) -> None:
+        """Enforce this record for each client from now on."""
+        self._record = record
+        for bucket in self._all():
+            bucket.program(record, now_ns)
+
+    def open(self, now_ns: int) -> None:
+        """See `WaitingBucket.open`."""
+        self.set_record(OPEN, now_ns)
+
+
+def key_of(lane: Lane, by: ByClient) -> str:
+    """What a connection's client is known by; one that has not said it is known by its address."""
+    client = lane.client
+    if client is not None:
+        if by is ByClient.ID and client.id:
+            return client.id
+        if by is ByClient.USER and client.user:
+            return client.user
+    # No client can name itself so: a zero byte is in no identifier.
+    return lane.address if by is ByClient.ADDRESS else f"\0{lane.address}"

@@ -1,0 +1,1 @@
+"""What the plane of messages adds to drld's configuration, commands and control API."""

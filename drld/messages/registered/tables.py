@@ -1,0 +1,194 @@
+"""`[[broker]]`: the brokers in front of which this daemon takes connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, PrivateAttr
+
+from drld.config.fields import (
+    MOST_ADDRESSES,
+    FilePath,
+    Kind,
+    Name,
+    Quantity,
+    any_endpoint,
+    socket_path,
+)
+from drld.config.plane_tables import PlaneTables
+from drld.config.problems import Location, Problems, dotted, hint, must_be
+from drld.config.schema import PlaneTable, Table
+from drld.config.tls import read_tls
+from drld.messages.registered.limit_table import (
+    MOST_BROKERS,
+    MessageLimitTable,
+    MessageMatchTable,
+)
+from drld.messages.spec import (
+    DEFAULT_HOLD,
+    DEFAULT_MAX_CONNECTIONS,
+    DEFAULT_MAX_FRAME,
+    NOTATIONS,
+    Address,
+    BrokerSpec,
+    MessagesSpec,
+)
+from drld.messages.topics import check
+from drld.spec import ServerTls, format_endpoint
+from drld.units import parse_size
+
+_read_hold = Quantity("size", parse_size, "64MiB", "1MiB", "16GiB")
+_read_frame = Quantity("size", parse_size, "1MiB", "1KiB", "256MiB")
+MOST_CONNECTIONS = 1_000_000
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, str) and value.startswith("/"):
+        return socket_path(value)
+    return any_endpoint(value)
+
+
+def _listen(value: object) -> tuple[Address, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not 1 <= len(values) <= MOST_ADDRESSES:
+        raise ValueError(f"1 to {MOST_ADDRESSES} addresses with ports, or paths of unix sockets")
+    found = tuple(map(_address, values))
+    if len({*found}) < len(found):
+        raise ValueError("an array without repetitions")
+    return found
+
+
+class BrokerTable(Table):
+    """`[[broker]]`: a message broker behind this daemon.
+
+    One table for each. Clients connect to drld instead of the broker (docs/messages.md). A change
+    of these tables takes effect when the daemon restarts, but for the certificates' files.
+    """
+
+    name: Name
+    """Name of the broker, unique in the file: `match.broker` of limits."""
+    protocol: Literal["mqtt", "nats"]
+    """Protocol of the broker: MQTT 3.1.1 and 5, or NATS."""
+    listen: Annotated[
+        tuple[Address, ...],
+        PlainValidator(_listen),
+        Kind(f"address or path of a unix socket, or array of up to {MOST_ADDRESSES}"),
+    ]
+    """Where clients connect."""
+    server: Annotated[Address, PlainValidator(_address), Kind("address or path of a unix socket")]
+    """Where the broker listens. Nobody else should reach it: who does is not limited."""
+    hold: Annotated[int, PlainValidator(_read_hold), _read_hold.described] = DEFAULT_HOLD
+    """Memory for messages that wait. Above it, drld reads no more from clients whose messages wait,
+    and TCP slows them down. Default: `"64MiB"`."""
+    timestamps: Literal["auto", "socket", "kernel", "read"] = "auto"
+    """Source of messages' arrival times: a program at the socket, the kernel's stamps, or the time
+    of reading; `"auto"` takes the first that the host has."""
+    accept_proxy: bool = False
+    """Whether each connection begins with a header of the PROXY protocol, version 1 or 2, as a load
+    balancer in front sends it. It says the client's address; any other connection is refused."""
+    send_proxy: bool = False
+    """Whether connections to the broker begin with such a header, version 2."""
+    max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] = DEFAULT_MAX_CONNECTIONS
+    """Connections at a time; more are refused."""
+    max_frame: Annotated[int, PlainValidator(_read_frame), _read_frame.described] = (
+        DEFAULT_MAX_FRAME
+    )
+    """Largest packet of MQTT, or message of NATS with its head; a connection with a larger one is
+    closed. Default: `"1MiB"`."""
+    certificate: FilePath | None = None
+    """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
+    all files again. Default: no TLS."""
+    key: FilePath | None = None
+    """Private key (PEM), which other users may not read. Default: no TLS."""
+    client_ca: FilePath | None = None
+    """Certificates (PEM) of authorities: clients need a certificate of one. Default: any client may
+    connect."""
+
+    _tls: ServerTls | None = PrivateAttr(default=None)
+    """What the files are; `read_files` reads them."""
+
+    def read_files(self, where: Location, problems: Problems) -> None:
+        """Read the files for TLS."""
+        self._tls = read_tls(where, self, problems)
+
+    def spec(self) -> BrokerSpec:
+        """The broker."""
+        files = {"certificate", "key", "client_ca"}
+        return BrokerSpec(**self.model_dump(exclude=files), tls=self._tls)
+
+
+class BrokersTable(PlaneTable):
+    """All tables `[[broker]]` of a file."""
+
+    broker: Annotated[list[BrokerTable], Field(max_length=MOST_BROKERS)] = Field(
+        default_factory=list
+    )
+
+    def spec(self) -> MessagesSpec:
+        """The brokers."""
+        return MessagesSpec(tuple(it.spec() for it in self.broker))
+
+    def check(self, limits: Mapping[int, MessageLimitTable], problems: Problems) -> None:
+        """See that names and addresses are unique and that limits name brokers, and read the files
+        for TLS."""
+        names: dict[str, Location] = {}
+        listens: dict[Address, Location] = {}
+        for index, broker in enumerate(self.broker):
+            at: Location = [MessagesSpec.key, index]
+            broker.read_files(at, problems)
+            _unique([*at, "name"], broker.name, broker.name, names, problems)
+            for address in broker.listen:
+                where = [*at, "listen"]
+                _unique(where, address, _written(address), listens, problems)
+        for index, broker in enumerate(self.broker):
+            if broker.server in listens:
+                problems.refuse(
+                    [MessagesSpec.key, index, "server"],
+                    _written(broker.server),
+                    f"the broker's own address, and not {dotted(listens[broker.server])}",
+                )
+        for index, limit in limits.items():
+            self._check_limit(["limit", index, "match"], limit.match, problems)
+
+    def _check_limit(self, where: Location, match: MessageMatchTable, problems: Problems) -> None:
+        """See that a limit names brokers of one protocol, and a filter of it."""
+        protocols = {broker.name: broker.protocol for broker in self.broker}
+        for name in match.broker:
+            if name not in protocols:
+                known = hint(name, [*protocols])
+                problems.refuse([*where, "broker"], name, f"the name of a [[broker]]; {known}")
+        found = {protocols[name] for name in match.broker if name in protocols}
+        if len(found) > 1:
+            problems.refuse(
+                [*where, "broker"], ", ".join(match.broker), "names of brokers of one protocol"
+            )
+        elif found:
+            try:
+                check(match.topic, NOTATIONS[found.pop()])
+            except ValueError as error:
+                problems.add([*where, "topic"], must_be(str(error), match.topic))
+
+
+def _unique(
+    where: Location, value: Address, shown: str, seen: dict[Any, Location], problems: Problems
+) -> None:
+    if value in seen:
+        problems.refuse(where, shown, f"unique, but {dotted(seen[value])} is the same")
+    else:
+        seen[value] = where
+
+
+def _written(address: Address) -> str:
+    return address if isinstance(address, str) else format_endpoint(*address)
+
+
+TABLES = PlaneTables(
+    MessagesSpec.key,
+    BrokersTable,
+    MessageLimitTable,
+    MessageMatchTable,
+    element=BrokerTable,
+    traffic="messages",
+)
+"""The plane of messages."""

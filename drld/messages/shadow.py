@@ -1,0 +1,84 @@
+"""A limit that holds nothing, and counts what would have waited, and for how long.
+
+A bucket that may be in debt is the queue that is not there: its debt is the work that would wait,
+and a message would leave once its share of it is paid (`drld.messages.hold` says the same of
+messages that do wait). The debt has no bound, as the queue has none. So after a flood, later
+messages would have waited for a long time, too; a reload with another rate or burst forgets it.
+"""
+
+from __future__ import annotations
+
+from drld.messages.counts import Counts
+from drld.messages.gate import Fate, Held
+from drld.messages.hold import tokens_at
+from drld.messages.late_records import LateRecords
+from drld.messages.spec import ITEM
+from drld.model import Enforcement
+from drld.police.token_bucket import TokenBucket
+
+
+class ShadowBucket:
+    """A limit in shadow mode (`drld.messages.gate.Stage`)."""
+
+    __slots__ = ("_backlog", "_bucket", "_counts", "_records")
+
+    def __init__(self, counts: Counts, record: Enforcement, now_ns: int) -> None:
+        self._counts = counts
+        self._bucket = TokenBucket(record, now_ns)
+        self._records = LateRecords(record)
+        self._backlog = 0
+
+    def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
+        """See `Stage.offer`; it always passes."""
+        counts, bucket = self._counts, self._bucket
+        counts.arrived += 1
+        for at_ns, record in self._records.until(now_ns):
+            bucket.program(record, at_ns)
+        bucket.settle(now_ns)
+        wait_ns = bucket.wait_ns(ITEM, 0)
+        bucket.charge(ITEM)
+        if wait_ns != 0:
+            counts.waited += 1
+        if wait_ns is not None:
+            counts.passed(wait_ns)
+        else:  # It would never have passed at this rate, and so has no delay.
+            counts.forwarded += 1
+        if bucket.depth is not None:
+            self._backlog = max(self._backlog, bucket.depth - bucket.tokens)
+        return Fate.FORWARD
+
+    def program(self, record: Enforcement, now_ns: int) -> None:
+        """Enforce this record from now on."""
+        self._records.add(record, now_ns)
+        for at_ns, due in self._records.overdue(now_ns):
+            self._bucket.program(due, at_ns)
+
+    def open(self, now_ns: int) -> None:
+        """See `WaitingBucket.open`: nothing waits."""
+
+    def forget(self, record: Enforcement, now_ns: int) -> None:
+        """Begin again, with a full bucket."""
+        self._bucket = TokenBucket(record, now_ns)
+        self._records = LateRecords(record)
+
+    def take_backlog(self) -> int:
+        """See `WaitingBucket.take_backlog`."""
+        backlog, self._backlog = self._backlog, 0
+        return backlog
+
+    def __len__(self) -> int:
+        """See `WaitingBucket`: nothing waits."""
+        return 0
+
+    def would_wait(self, now_ns: int) -> int:
+        """The number of messages that would wait."""
+        return -(self.tokens(now_ns) // ITEM) if self.tokens(now_ns) < 0 else 0
+
+    def tokens(self, now_ns: int) -> int:
+        """See `WaitingBucket.tokens`; those that would wait have taken theirs, and so it may be
+        less than 0."""
+        return tokens_at(self._bucket, now_ns)
+
+    def full(self, now_ns: int) -> bool:
+        """See `WaitingBucket.full`."""
+        return self.tokens(now_ns) == (self._bucket.depth or 0)

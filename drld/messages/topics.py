@@ -1,0 +1,162 @@
+"""Which limits a topic falls under: topic filters in the notations of MQTT and NATS, in a trie.
+
+MQTT (version 5, section 4.7): levels between slashes, `+` is any one level, and `#`, at the end,
+any number of levels, none included. A filter that begins with a wildcard matches no topic that
+begins with `$`. NATS: tokens between dots, `*` is any one token, and `>`, at the end, one or more.
+
+The trie has a node for each distinct prefix of the filters. A search visits the prefixes that the
+topic matches, so its cost does not grow with the number of other filters. The values that were
+found are remembered for a bounded number of topics.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MAX_LEVELS = 32
+"""Of a filter; so many levels of a topic are looked at."""
+MAX_FILTER = 1024
+"""Characters of a filter."""
+MAX_REMEMBERED = 16_384
+"""Topics whose values are remembered, by default."""
+_LONGEST_REMEMBERED = 256
+"""Characters of a topic that is remembered: strangers choose topics, and so the memory for them."""
+
+
+class Notation(enum.Enum):
+    """How a protocol writes topics: the separator, one level, and all that follows."""
+
+    MQTT = ("/", "+", "#")
+    NATS = (".", "*", ">")
+
+
+class _Node(Generic[T]):
+    """What follows a prefix of filters."""
+
+    __slots__ = ("any", "ends", "levels", "tails")
+
+    def __init__(self) -> None:
+        self.levels: dict[str, _Node[T]] = {}
+        """By the next level."""
+        self.any: _Node[T] | None = None
+        """After a wildcard for the next level."""
+        self.ends: list[tuple[int, T]] = []
+        """Filters that end here, with their places in the order."""
+        self.tails: list[tuple[int, T]] = []
+        """Filters that end with the wildcard for all that follows."""
+
+
+def check(topic_filter: str, notation: Notation) -> None:
+    """See that a text is a topic filter.
+
+    Raises:
+        ValueError: it is not; the message says what is allowed, to follow on "must be".
+    """
+    separator, one, rest = notation.value
+    example = separator.join(("city", one, "traffic")), separator.join(("city", rest))
+    allowed = f'a topic filter of {notation.name} such as "{example[0]}" or "{example[1]}"'
+    levels = topic_filter.split(separator)
+    if not topic_filter or len(topic_filter) > MAX_FILTER or len(levels) > MAX_LEVELS:
+        raise ValueError(
+            f"{allowed}, of 1 to {MAX_FILTER} characters and at most {MAX_LEVELS} levels"
+        )
+    if notation is Notation.MQTT:
+        if levels[0] in ("$share", "$queue"):
+            raise ValueError(f"{allowed}, and no shared subscription: messages have only topics")
+        if "\0" in topic_filter:
+            raise ValueError(f"{allowed}, without a zero character")
+    elif not all(levels) or any(it.isspace() or it == "\0" for it in topic_filter):
+        raise ValueError(f"{allowed}, without empty tokens and blanks")
+    for level in levels[:-1]:
+        if level == rest:
+            raise ValueError(f'{allowed}: "{rest}" may stand at the end alone')
+    # NATS takes a wildcard that is only a part of a token for a letter; MQTT refuses it.
+    if any(len(level) > 1 and (one in level or rest in level) for level in levels):
+        raise ValueError(f"{allowed}: a wildcard is a level by itself")
+
+
+class Topics(Generic[T]):
+    """Values by topic filters, in the order of the filters."""
+
+    def __init__(
+        self,
+        filters: Iterable[tuple[str, T]],
+        notation: Notation,
+        remembered: int = MAX_REMEMBERED,
+    ) -> None:
+        """Make the trie of these filters.
+
+        Args:
+            filters: each with its value; the order is that of what `match` returns.
+            notation: of the filters and of the topics.
+            remembered: topics whose values are remembered.
+
+        Raises:
+            ValueError: one is no topic filter.
+        """
+        self._separator, one, rest = notation.value
+        self._mqtt = notation is Notation.MQTT
+        self._remembered = remembered
+        self._depth = 0
+        """Levels of the longest filter."""
+        self._found: dict[str, tuple[T, ...]] = {}
+        self._root: _Node[T] = _Node()
+        for place, (text, value) in enumerate(filters):
+            check(text, notation)
+            node = self._root
+            *levels, last = text.split(self._separator)
+            self._depth = max(self._depth, len(levels) + 1)
+            for level in levels:
+                node = self._next(node, level, one)
+            if last == rest:
+                node.tails.append((place, value))
+            else:
+                self._next(node, last, one).ends.append((place, value))
+
+    @staticmethod
+    def _next(node: _Node[T], level: str, one: str) -> _Node[T]:
+        if level != one:
+            return node.levels.setdefault(level, _Node())
+        if node.any is None:
+            node.any = _Node()
+        return node.any
+
+    def match(self, topic: str) -> tuple[T, ...]:
+        """The values of the filters that a topic matches, in the order of the filters."""
+        found = self._found.get(topic)
+        if found is None:
+            found = self._search(topic)
+            if len(topic) <= _LONGEST_REMEMBERED:
+                if len(self._found) >= self._remembered:
+                    # All at once: to forget the least used would cost each message something.
+                    self._found.clear()
+                self._found[topic] = found
+        return found
+
+    def _search(self, topic: str) -> tuple[T, ...]:
+        # What follows the depth of the trie may stay in one piece, for no level of it is compared.
+        levels = topic.split(self._separator, self._depth)
+        nodes, found = [self._root], []
+        for at, level in enumerate(levels):
+            hidden = self._mqtt and at == 0 and level.startswith("$")
+            following = []
+            for node in nodes:
+                if not hidden:
+                    found += node.tails
+                    if node.any is not None:
+                        following.append(node.any)
+                if (exact := node.levels.get(level)) is not None:
+                    following.append(exact)
+            nodes = following
+            if not nodes:
+                break
+        for node in nodes:
+            found += node.ends
+            if self._mqtt:  # "a/#" is about "a", too.
+                found += node.tails
+        found.sort(key=lambda it: it[0])
+        return tuple(value for _, value in found)

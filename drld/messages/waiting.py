@@ -1,0 +1,94 @@
+"""A limit, or one client's part of it, whose excess waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drld.messages.counts import Counts
+from drld.messages.gate import Fate, Gate, Held
+from drld.messages.hold import Hold
+from drld.messages.late_records import LateRecords
+from drld.messages.spec import ITEM
+from drld.model import Enforcement
+
+OPEN = Enforcement()
+"""No bucket: all that wait leave at once."""
+
+
+class WaitingBucket:
+    """A bucket and those that wait for it (`drld.messages.gate.Stage` and `Queue`)."""
+
+    __slots__ = ("_counts", "_gate", "_hold", "_records")
+
+    def __init__(self, gate: Gate, counts: Counts, record: Enforcement, now_ns: int) -> None:
+        self._gate = gate
+        self._counts = counts
+        self._hold: Hold[Held] = Hold(record, now_ns)
+        self._records = LateRecords(record)
+
+    def __len__(self) -> int:
+        """The number of messages that wait."""
+        return len(self._hold)
+
+    def offer(self, message: Held, now_ns: int) -> Fate:
+        """See `Stage.offer`."""
+        counts, hold = self._counts, self._hold
+        counts.arrived += 1
+        if self._records:
+            self._apply(self._records.until(now_ns))
+        if hold.offer(message, ITEM, now_ns):
+            counts.passed(0)
+            return Fate.FORWARD
+        counts.waited += 1
+        counts.waiting += 1
+        if len(hold) == 1:
+            # What is read later waits behind it, so the bucket cannot be filled too early.
+            self._apply(self._records.all())
+            self._gate.schedule(self)
+        return Fate.WAIT
+
+    @property
+    def due_ns(self) -> int | None:
+        """See `Queue.due_ns`."""
+        return self._hold.due_ns
+
+    def release(self, now_ns: int) -> Iterator[tuple[Held, int]]:
+        """See `Queue.release`."""
+        counts = self._counts
+        for message, waited_ns in self._hold.release(now_ns):
+            counts.waiting -= 1
+            counts.passed(waited_ns)
+            yield message, message.came_ns + waited_ns
+
+    def program(self, record: Enforcement, now_ns: int) -> None:
+        """Enforce this record from now on."""
+        records = self._records
+        records.add(record, now_ns)
+        if records:
+            self._apply(records.all() if len(self._hold) else records.overdue(now_ns))
+
+    def open(self, now_ns: int) -> None:
+        """Let all that wait leave, now and from now on."""
+        self.program(OPEN, now_ns)
+
+    def take_backlog(self) -> int:
+        """The largest unfinished work since the last call, tokens (`Hold.backlog`)."""
+        backlog, self._hold.backlog = self._hold.backlog, 0
+        return backlog
+
+    def full(self, now_ns: int) -> bool:
+        """Whether the bucket differs in nothing from a new one."""
+        return self._hold.full(now_ns)
+
+    def tokens(self, now_ns: int) -> int:
+        """The tokens of the bucket, whole ones; those that wait have taken none."""
+        return self._hold.tokens(now_ns)
+
+    def _apply(self, records: Iterator[tuple[int, Enforcement]]) -> None:
+        """Put records in force."""
+        changed = False
+        for at_ns, record in records:
+            self._hold.program(record, at_ns)
+            changed = True
+        if changed and len(self._hold):
+            self._gate.schedule(self)

@@ -1,0 +1,130 @@
+"""Topic filters: what each matches, in the order of the configuration, at any number of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from drld.messages.topics import MAX_LEVELS, Notation, Topics, check
+
+MQTT, NATS = Notation.MQTT, Notation.NATS
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "matches"),
+    [
+        # MQTT 5, section 4.7.
+        ("sport/tennis/player1/#", "sport/tennis/player1", True),
+        ("sport/tennis/player1/#", "sport/tennis/player1/ranking", True),
+        ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon", True),
+        ("sport/tennis/player1/#", "sport/tennis", False),
+        ("sport/#", "sport", True),
+        ("#", "sport/tennis", True),
+        ("sport/tennis/+", "sport/tennis/player1", True),
+        ("sport/tennis/+", "sport/tennis/player1/ranking", False),
+        ("sport/+", "sport", False),
+        ("sport/+", "sport/", True),
+        ("+/+", "/finance", True),
+        ("/+", "/finance", True),
+        ("+", "/finance", False),
+        ("+/tennis/#", "sport/tennis", True),
+        ("#", "$SYS/broker", False),
+        ("+/monitor/Clients", "$SYS/monitor/Clients", False),
+        ("$SYS/#", "$SYS/broker", True),
+        ("$SYS/monitor/+", "$SYS/monitor/Clients", True),
+        ("a/+", "a/$b", True),
+        ("ACCOUNTS", "Accounts", False),
+        ("a b", "a b", True),
+    ],
+)
+def test_filters_of_mqtt(text: str, topic: str, matches: bool) -> None:
+    assert Topics([(text, 1)], MQTT).match(topic) == ((1,) if matches else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "matches"),
+    [
+        ("time.*.east", "time.us.east", True),
+        ("time.*.east", "time.us.west", False),
+        ("time.*.east", "time.us.new.east", False),
+        ("time.us.>", "time.us.east", True),
+        ("time.us.>", "time.us.east.atlanta", True),
+        ("time.us.>", "time.us", False),
+        (">", "$SYS.server", True),
+        ("*", "$SYS", True),
+        ("*.*", "a", False),
+        ("a.b", "a.b", True),
+    ],
+)
+def test_filters_of_nats(text: str, subject: str, matches: bool) -> None:
+    assert Topics([(text, 1)], NATS).match(subject) == ((1,) if matches else ())
+
+
+@pytest.mark.parametrize(
+    ("notation", "text"),
+    [
+        (MQTT, ""),
+        (MQTT, "a/#/b"),
+        (MQTT, "a#"),
+        (MQTT, "a/b+"),
+        (MQTT, "#/"),
+        (MQTT, "$share/group/a"),
+        (MQTT, "a\0"),
+        (MQTT, "/" * MAX_LEVELS),
+        (MQTT, "a" * 1025),
+        (NATS, ""),
+        (NATS, "a..b"),
+        (NATS, ".a"),
+        (NATS, "a.>.b"),
+        (NATS, "a b"),
+        (NATS, "a*"),
+    ],
+)
+def test_what_is_no_filter(notation: Notation, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^a topic filter of {notation.name} such as"):
+        check(text, notation)
+    with pytest.raises(ValueError, match="a topic filter"):
+        Topics([(text, 1)], notation)
+
+
+def test_all_filters_that_match_are_found_in_their_order() -> None:
+    filters = ["a/b", "#", "+/b", "a/#", "a/+", "a/b/#", "b/#", "a/b"]
+    topics = Topics(zip(filters, range(8), strict=True), MQTT)
+    assert topics.match("a/b") == (0, 1, 2, 3, 4, 5, 7)
+    assert topics.match("a/b/c") == (1, 3, 5)
+    assert topics.match("c") == (1,)
+
+
+def test_topics_are_remembered_up_to_a_bound() -> None:
+    topics = Topics([("#", 1)], MQTT, remembered=10)
+    for number in range(1000):
+        assert topics.match(str(number)) == (1,)
+        assert topics.match("x" * 1000 + str(number)) == (1,)
+        assert len(topics._found) <= 10
+    assert all(len(topic) < 10 for topic in topics._found)
+
+
+def test_a_search_looks_at_no_filter_that_does_not_match() -> None:
+    """With 10,000 filters it visits the nodes that it visits with ten."""
+
+    def visited(number: int) -> int:
+        topics = Topics([(f"t/{it}/+", it) for it in range(number)], MQTT)
+        nodes, count = [topics._root], 0
+        for level in ("t", "5", "x"):
+            nodes = [
+                found
+                for node in nodes
+                for found in (node.any, node.levels.get(level))
+                if found is not None
+            ]
+            count += len(nodes)
+        assert topics.match("t/5/x") == (5,)
+        return count
+
+    assert visited(10) == visited(10_000) == 3
+
+
+def test_a_long_topic_is_cut_only_as_deep_as_the_filters_are() -> None:
+    topics = Topics([("a/+/#", 1), ("a/+", 2)], MQTT)
+    assert topics.match("a" + "/b" * 100_000) == (1,)
+    assert topics.match("a/b/") == (1,)
+    assert topics.match("a/b") == (1, 2)
