@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from testbed.etcd import program
 from testbed.netns import within
+from testbed.programs import program
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}
 @functools.cache
 def _options() -> tuple[str, ...]:
     """What makes tests fast, where the server knows it (3.4)."""
-    help_ = subprocess.run([program(), "--help"], capture_output=True, text=True, check=False)
+    help_ = subprocess.run([program("etcd"), "--help"], capture_output=True, text=True, check=False)
     fast = "--unsafe-no-fsync"
     return (fast,) if fast in help_.stdout + help_.stderr else ()
 
@@ -91,7 +91,7 @@ class EtcdServer:
             self._process = subprocess.Popen(
                 [
                     *(("ip", "netns", "exec", self.namespace) if self.namespace else ()),
-                    *(program(), "--data-dir", str(self._directory / "data")),
+                    *(program("etcd"), "--data-dir", str(self._directory / "data")),
                     *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                     *("--initial-cluster", self.cluster),

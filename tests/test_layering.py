@@ -48,6 +48,7 @@ SHELLS = (
     "drld/doctor/facts",
     "drld/ebpf",
     "drld/gossip",
+    "drld/messages/front",
     "drld/messages/registered/commands",
     "drld/messages/registered/metrics",
     "drld/messages/registered/routes",

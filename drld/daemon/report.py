@@ -245,7 +245,9 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     """Every peer, with the sum of its heartbeats and of its links of all limits."""
     membership = engine.membership
     connected = membership.connected(now_ns)
-    fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
+    fabrics = [
+        fabric.links for managed in engine.limits.values() for fabric in managed.limiter.fabrics
+    ]
     # At once, because a reload may remove peers before the client has read the last one.
     known = [
         (peer, verdict(engine, peer.name), membership.heard_ns(peer.name))

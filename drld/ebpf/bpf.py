@@ -18,14 +18,16 @@ from pathlib import Path
 
 from drld.errors import DatapathError
 
-HASH, ARRAY, PERCPU_ARRAY = 1, 2, 6
+HASH, ARRAY, PERCPU_ARRAY, RINGBUF = 1, 2, 6, 27
+
+SOCKET_FILTER, SCHED_CLS = 1, 3
+"""Types of programs: filters of a socket, classifiers at an interface."""
 
 TCX_INGRESS, TCX_EGRESS = 46, 47
 """Hooks of an interface that take programs without a filter (Linux 6.6)."""
 
 NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 
-_SCHED_CLS = 3
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
 _PROG_ATTACH, _PROG_DETACH, _PROG_QUERY, _ENABLE_STATS = 8, 9, 16, 32
@@ -177,14 +179,14 @@ class Code:
 
 
 class Program:
-    """A loaded classifier (BPF_PROG_TYPE_SCHED_CLS)."""
+    """A loaded program."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     @classmethod
-    def load(cls, name: str, code: Code, maps: Mapping[str, Map]) -> Program:
-        """Load a program with its maps.
+    def load(cls, name: str, code: Code, maps: Mapping[str, Map], kind: int = SCHED_CLS) -> Program:
+        """Load a program of a type (`SCHED_CLS`) with its maps.
 
         Raises:
             DatapathError: the kernel refuses; the error has the end of the verifier's log.
@@ -200,7 +202,7 @@ class Program:
                 _PROG_LOAD,
                 struct.pack(
                     "<IIQQIIQII16sII",
-                    *(_SCHED_CLS, len(linked) // 8, _address(instructions), _address(licence)),
+                    *(kind, len(linked) // 8, _address(instructions), _address(licence)),
                     *(1 if log else 0, len(log) if log else 0, _address(log) if log else 0),
                     *(0, 0, _name(name), 0, 0),
                 ),

@@ -33,7 +33,7 @@ HEADERS = Path(__file__).parents[2] / ".venv/kernel-headers"
 """Kernel headers from scripts/setup, used if the running kernel has none."""
 
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
-_MAP = re.compile(r"^BPF_TABLE\(.*, (\w+), 1\);$", re.MULTILINE)
+_MAP = re.compile(r"^BPF_(?:TABLE\(.*, |RINGBUF_OUTPUT\()(\w+), 1\);$", re.MULTILINE)
 _TIMEOUT_S = 120
 
 

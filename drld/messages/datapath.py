@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from typing import Protocol
 
 from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError
@@ -39,6 +40,16 @@ class _Limit:
     counts: Counts
 
 
+class Front(Protocol):
+    """What moves the messages (`drld.messages.front`)."""
+
+    def wake(self) -> None:
+        """Look again at `Gate.due_ns`: limits have changed."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What it counts."""
+
+
 class MessageDatapath:
     """Counts messages and lets them through (`drld.police.datapath.Datapath`)."""
 
@@ -51,6 +62,8 @@ class MessageDatapath:
         self._rng = rng
         self._limits: dict[int, _Limit] = {}
         self._now_ns = 0
+        self.front: Front | None = None
+        """None: nothing listens."""
 
     @property
     def limits(self) -> Collection[LimitSpec]:
@@ -86,6 +99,8 @@ class MessageDatapath:
                 if name in stages:  # Another limiter of the fleet may have more brokers.
                     stages[name][1].append((match.topic, limit.stage))
         self.gate.set_limits(stages)
+        if self.front is not None:
+            self.front.wake()
 
     def _check(self, limits: Iterable[LimitSpec]) -> None:
         refused = {}
@@ -161,7 +176,10 @@ class MessageDatapath:
         limit = self._limits[limit_id]
         if isinstance(limit.stage, DroppingBucket):
             return limit.stage.read(now_ns)
-        return limit.counts.read(now_ns)
+        measured = limit.counts.read(now_ns)
+        if isinstance(limit.stage, PerClient):
+            return measured
+        return replace(measured, backlog=limit.stage.take_backlog())
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int
@@ -199,9 +217,12 @@ class MessageDatapath:
     def flush(self, now_ns: int) -> None:
         """See `Datapath.flush`."""
         self._now_ns = now_ns
+        if self.front is not None:
+            self.front.wake()
 
     def counters(self) -> Mapping[str, int]:
-        """Messages that fell under no limit, and those of clients that had to share a bucket."""
+        """Messages that fell under no limit, those of clients that had to share a bucket, and what
+        the front counts."""
         shared = sum(
             limit.stage.overflowed
             for limit in self._limits.values()
@@ -210,6 +231,7 @@ class MessageDatapath:
         return {
             "messages_unmatched": self.gate.unmatched,
             "messages_of_clients_beyond_the_bound": shared,
+            **(self.front.counters() if self.front is not None else {}),
         }
 
     def detach(self) -> None:

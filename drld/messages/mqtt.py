@@ -103,7 +103,7 @@ class MqttReader:
                         break
                 end = at + length
                 if end - start > self._max_frame or self.client is None:
-                    self._check_size(data[start], length, end - start)
+                    self._check_size(data[start : start + 2], end - start)
                 if end > size:
                     self._needed = end - start
                     break
@@ -236,31 +236,31 @@ class MqttReader:
                 return Frame(b"", end, None, _OVERTAKES, 0, completed)
         return Frame(frame, end, None, _PLACES.get(kind, _KEEPS))
 
-    def _check_size(self, first: int, length: int, size: int) -> None:
+    def _check_size(self, head: bytes, size: int) -> None:
         """Refuse what is too large, or no MQTT at all, before all of it is there."""
         if self.client is None:
-            if first != _CONNECT << 4:
-                raise FrameError(_first_byte(first, length))
+            if head[0] != _CONNECT << 4:
+                raise FrameError(_no_mqtt(head))
             if size > MAX_CONNECT:
                 raise FrameError(f"CONNECT: must have at most {MAX_CONNECT} bytes (got {size})")
         if size > self._max_frame:
-            name = _NAMES.get(first >> 4, "packet")
+            name = _NAMES.get(head[0] >> 4, "packet")
             answer = (
                 _TOO_LARGE if self.client is not None and self.client.version == MQTT_5 else b""
             )
             claim = (
-                f"must have at most {self._max_frame} bytes, its broker's max_frame (got {size})"
+                f"must have at most {self._max_frame} bytes, the broker's max_frame (got {size})"
             )
             raise FrameError(f"{name}: {claim}", answer)
 
 
-def _first_byte(first: int, second: int) -> str:
-    """Why a connection that begins so is refused."""
-    if first == 0x16 and second == 3:
+def _no_mqtt(head: bytes) -> str:
+    """Why a connection that begins with these two bytes is refused."""
+    if head == b"\x16\x03":
         return "client: must speak MQTT without TLS here (got a TLS handshake)"
-    if bytes((first, second)) in (b"GE", b"HE", b"PO", b"PR", b"OP"):
+    if head in (b"GE", b"HE", b"PO"):
         return "client: must speak MQTT over TCP (got HTTP; MQTT over WebSocket is not supported)"
-    return f"client: must begin with CONNECT, 0x10 (got {first:#04x})"
+    return f"client: must begin with CONNECT, 0x10 (got {head[0]:#04x})"
 
 
 class MqttReturns:

@@ -38,12 +38,13 @@ _LINE_END = b"\r\n"
 _OTHERS = frozenset((b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT"))
 _MESSAGES = frozenset((b"PUB", b"HPUB"))
 _OPERATIONS = _OTHERS | _MESSAGES
+_HTTP = (b"GET", b"HEAD", b"POST")
 _DELIVERIES = frozenset((b"MSG ", b"HMSG"))
 _LONGEST = max(map(len, _OPERATIONS))
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _make = Frame._make
-_ELSEWHERE = ("connect_urls", "ws_connect_urls", "ip", "server_ip")
-"""Of an INFO: addresses at which a client would pass drld by."""
+_OWN = ("connect_urls", "ws_connect_urls", "ip", "tls_available")
+"""Fields of INFO that are drld's to set: addresses at which a client would pass it by, and TLS."""
 
 
 class NatsReader:
@@ -85,8 +86,9 @@ class NatsReader:
                 raise _error("line", f"must end with CR LF (got {line[:40]!r} with LF alone)")
             line_end += 1
             words = line.split(b" ")
-            if len(words) == 3 and words[0] == b"PUB":
-                raw, digits = words[1], words[2]
+            # As clients write it; two spaces stand where there is no reply subject.
+            if words[0] == b"PUB" and 3 <= len(words) <= 4 and words[1] and b"\t" not in line:
+                raw, digits = words[1], words[-1] or words[-2]
             else:
                 words = _words(line)
                 operation = words[0].upper()
@@ -127,7 +129,9 @@ class NatsReader:
         rest += data
         if len(rest) < self._needed:
             return b""
-        if self._searched and rest.find(b"\n", self._searched) < 0 and len(rest) <= MAX_HEAD:
+        # The first bytes say whether the line may be one at all; later ones do not.
+        checked = self._searched > _LONGEST and len(rest) <= MAX_HEAD
+        if checked and rest.find(b"\n", self._searched) < 0:
             self._searched = len(rest)
             return b""
         data = bytes(rest)
@@ -227,14 +231,14 @@ class NatsReturns:
         if said.get("tls_required") is True:
             claim = "must be false: drld connects to the server without TLS (got true)"
             raise FrameError(f"INFO.tls_required: {claim}")
-        for name in _ELSEWHERE:
-            said.pop(name, None)
-        said.pop("tls_available", None)
+        passed = {name: value for name, value in said.items() if name not in _OWN}
         if self._tls:
-            said["tls_required"] = True
+            passed["tls_required"] = True
         if self._advertise:
-            said["connect_urls"] = list(self._advertise)
-        return b"INFO " + json.dumps(said, separators=(",", ":")).encode() + b" \r\n"
+            passed["connect_urls"] = list(self._advertise)
+        if passed == said:
+            return b"INFO" + text
+        return b"INFO " + json.dumps(passed, separators=(",", ":")).encode() + b" \r\n"
 
 
 def _subject(raw: bytes) -> str:
@@ -253,8 +257,8 @@ _cached_subject = lru_cache(CACHED_TOPICS)(_subject)
 
 def _size(line: bytes) -> int:
     """Of the payload behind a line of the server, bytes."""
-    digits = line.rstrip().rpartition(b" ")[2]
-    if not digits.isdigit() or len(digits) > 10:
+    digits = line[:-2].rpartition(b" ")[2]
+    if not digits.isdigit() or len(digits) > 10 or not line.endswith(_LINE_END):
         raise FrameError(f"MSG.size: must be a number of bytes (got {digits[:20]!r})")
     return int(digits)
 
@@ -309,13 +313,13 @@ def _check_line(line: bytes) -> None:
     if len(line) > MAX_HEAD:
         raise _error("line", f"must have at most {MAX_HEAD} bytes (got more)")
     word = line[: _LONGEST + 1].replace(b"\t", b" ").split(b" ")[0].rstrip(b"\r").upper()
-    if not any(name.startswith(word) for name in _OPERATIONS):
+    if not any(name.startswith(word) for name in (*_OPERATIONS, *_HTTP)):
         _check_operation(word)
 
 
 def _check_operation(word: bytes) -> None:
     """Refuse an operation that is none of a client's."""
-    if word in (b"GET", b"HEAD", b"POST"):
+    if word in _HTTP:
         raise _error("client", "must speak NATS over TCP (got HTTP; WebSocket is not supported)")
     if word[:2] == b"\x16\x03":
         raise _error("client", "must wait for INFO before TLS (got a TLS handshake at once)")

@@ -36,9 +36,11 @@ class Protocol:
     tls_after_greeting: bool
     """Whether TLS begins only after the broker's first frame, which is sent without (NATS). What
     `Returns.feed` returns until it has `greeted` is sent in the clear."""
+    one_per_client: bool
+    """Whether the broker ends a client's connection when another one comes with its identifier."""
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
-    "mqtt": Protocol(MqttReader, MqttReturns, tls_after_greeting=False),
-    "nats": Protocol(NatsReader, NatsReturns, tls_after_greeting=True),
+    "mqtt": Protocol(MqttReader, MqttReturns, tls_after_greeting=False, one_per_client=True),
+    "nats": Protocol(NatsReader, NatsReturns, tls_after_greeting=True, one_per_client=False),
 }

@@ -9,10 +9,8 @@ waited in the queue:
 A stamp outside these bounds on either clock is not an arrival time: another program set it, or a
 clock was set. The packet is then charged at the reading time, like a packet without a stamp.
 
-The wall clock's offset from the monotonic clock is measured when a packet needs it, between two
-close readings of the monotonic clock. If the offset moved further than slewing can move it, the
-clock was set, and waiting packets may have stamps of the old time. No wall-clock stamp counts then
-until the queue has been empty.
+If the wall clock was set (`drld.police.wall_clock`), no wall-clock stamp counts until the queue has
+been empty.
 
 A daemon that stood still for seconds (a stopped process, a migrated virtual machine) finds packets
 that conformed when they arrived. It would forward them all at once, while its peers may have taken
@@ -34,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drld.model import NS_PER_S
+from drld.police.wall_clock import CLOSE_NS, WallClock
 
 SLACK_NS = NS_PER_S
 """Longest time from a packet's stamp to the queue: decryption, a tunnel, waiting fragments."""
@@ -43,12 +42,6 @@ LATEST_NS = NS_PER_S // 4
 makes a daemon wait."""
 
 _US_PER_S, _NS_PER_US = 1_000_000, 1000
-_STEP_NS = NS_PER_S // 1000
-_SLEW = 8
-"""Clock daemons slew by up to a twelfth of the time."""
-_LEARN_EVERY_NS = NS_PER_S // 1000
-_READINGS = 3
-_CLOSE_NS = 50_000
 
 
 class ArrivalTimes:
@@ -56,16 +49,13 @@ class ArrivalTimes:
 
     __slots__ = (
         "_clock",
-        "_distrusted",
         "_empty_ns",
         "_floor_ns",
         "_latest_ns",
-        "_learned_ns",
         "_now_ns",
-        "_offset_ns",
         "_oldest_ns",
         "_stamped_before",
-        "_wall",
+        "_wall_clock",
         "ebpf",
         "kernel",
         "read",
@@ -79,7 +69,6 @@ class ArrivalTimes:
             wall: CLOCK_REALTIME, ns.
         """
         self._clock = clock
-        self._wall = wall
         self.ebpf = 0
         """Packets charged at our program's stamp."""
         self.kernel = 0
@@ -87,12 +76,10 @@ class ArrivalTimes:
         self.read = 0
         """Packets charged at the time of reading."""
         self._now_ns = self._latest_ns = self._empty_ns = clock()
+        self._wall_clock = WallClock(clock, wall)
         self.emptied(self._now_ns)
         self._floor_ns = 0
         """The earliest time at which a packet is charged."""
-        self._offset_ns = 0
-        self._learned_ns: int | None = None
-        self._learn()
 
     def arrival_ns(self, stamp_s: float) -> int:
         """The arrival time of the packet that has just been read; `stamp_s` 0.0: no stamp."""
@@ -109,36 +96,13 @@ class ArrivalTimes:
 
     def _by_wall_clock(self, stamp_ns: int) -> int:
         self._now_ns = self._clock()
-        if self._learned_ns is None or self._now_ns - self._learned_ns >= _LEARN_EVERY_NS:
-            self._learn()
-        arrival_ns = stamp_ns - self._offset_ns
-        if (
-            self._distrusted
-            or self._learned_ns is None
-            or not self._oldest_ns <= arrival_ns <= self._now_ns + _CLOSE_NS
-        ):
+        arrival_ns = self._wall_clock.monotonic_ns(stamp_ns, self._now_ns)
+        if arrival_ns is None or not self._oldest_ns <= arrival_ns <= self._now_ns + CLOSE_NS:
             return self._reading_ns()
         self.kernel += 1
         arrival_ns = min(arrival_ns, self._now_ns)  # the two clocks are read one after the other
         self._latest_ns = max(arrival_ns, self._floor_ns)
         return self._latest_ns
-
-    def _learn(self) -> None:
-        """Measure the offset of the clocks; try again if interrupted between the readings."""
-        for _ in range(_READINGS):
-            before_ns = self._clock()
-            wall_ns = self._wall()
-            after_ns = self._clock()
-            if after_ns - before_ns <= _CLOSE_NS:
-                break
-        else:
-            return
-        offset_ns = wall_ns - before_ns
-        if self._learned_ns is not None:
-            slewed_ns = (before_ns - self._learned_ns) // _SLEW
-            self._distrusted |= abs(offset_ns - self._offset_ns) > _STEP_NS + slewed_ns
-        self._offset_ns = offset_ns
-        self._learned_ns = before_ns
 
     def _reading_ns(self) -> int:
         self.read += 1
@@ -157,7 +121,7 @@ class ArrivalTimes:
         self._empty_ns = max(self._empty_ns, now_ns)
         self._oldest_ns = now_ns - SLACK_NS
         self._stamped_before = self.ebpf + self.kernel
-        self._distrusted = False
+        self._wall_clock.trust()
 
     def settled_ns(self) -> int:
         """The time up to which every packet has been judged."""

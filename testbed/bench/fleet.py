@@ -27,7 +27,7 @@ from testbed.bench.summary import Outcome, Row
 from testbed.crew import Child, Crew, crew
 from testbed.daemon import Daemon
 from testbed.errors import MeasurementError
-from testbed.etcd import program
+from testbed.programs import program
 from testbed.topology import build
 
 TIME = ("time", "ms")
@@ -244,7 +244,7 @@ async def _running(setting: Setting, size: int) -> AsyncIterator[_Fleet]:
                 f"--listen-peer-urls {_PEER_URL} --initial-advertise-peer-urls {_PEER_URL} "
                 f"--initial-cluster default={_PEER_URL} --data-dir {state}/etcd"
             )
-            members.start("etcd", namespace, [program(), *options.split()])
+            members.start("etcd", namespace, [program("etcd"), *options.split()])
             job = {"url": _URL, "prefix": _PREFIX}
             watcher = await members.start_module("watcher", namespace, "bench.etcd_events", job)
             registry = _Registry()

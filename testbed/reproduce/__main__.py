@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 import click
@@ -77,6 +78,11 @@ class _Command(click.Command):
     "Simulated runs use idle processors, and do not depend on it. Default: "
     f"{_JOBS[False]}, one for every two processors, and {_JOBS[True]} with --quick.",
 )  # fmt: skip
+@click.option(
+    "--runs", metavar="PATTERN",
+    help="Do only the runs of these series, such as any-traffic/fleet-*; the report says which are "
+    "missing.",
+)  # fmt: skip
 @once_option
 @resume_option(default=True)
 @click.option(
@@ -92,6 +98,7 @@ def main(
     datapath: str,
     out: Path | None,
     jobs: int | None,
+    runs: str | None,
     once: bool,
     resume: bool,
     only_report: bool,
@@ -114,10 +121,14 @@ def main(
         setting = Setting(
             directory / RUNS, room, quick, datapath, probed("auto"), once=once, resume=resume
         )
+        series = series_of(figures, quick)
+        chosen = [one for one in series if fnmatch(one.name, runs or "*")]
+        if not chosen:
+            names_of_all = ", ".join(one.name for one in series)
+            raise click.BadParameter(f"no series is called {runs} (there are {names_of_all})")
         with claimed(directory):
             campaign = Campaign(
-                series_of(figures, quick), setting, Board(),
-                Conclusions(figures, directory, quick),
+                chosen, setting, Board(), Conclusions(figures, directory, quick)
             )  # fmt: skip
             try:
                 run_to_end(campaign.carry_out)
@@ -136,7 +147,7 @@ def main(
                 sections = {one["name"]: document.section(one) for one in own}
                 click.echo(f"{page.write(sections, plots)}")
     absent = sum(missing_count(one) for one in shown)
-    if absent and not only_report:
+    if absent and not (only_report or runs):
         raise click.ClickException(f"{absent} runs are missing; repeat the command to do them")
 
 

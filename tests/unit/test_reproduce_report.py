@@ -144,6 +144,13 @@ def test_a_report_of_what_is_there_measures_nothing(
     assert json.loads((tmp_path / "two/summary.json").read_text())["name"] == "two"
 
 
+def test_a_pattern_that_names_no_series_is_refused(tmp_path: Path) -> None:
+    asked = ["thesis-d", "--runs", "thesis/nothing*", "--out", str(tmp_path)]
+    done = CliRunner().invoke(command.main, asked)
+    assert done.exit_code == 2
+    assert "no series is called thesis/nothing* (there are thesis/" in done.output
+
+
 def test_the_help_names_every_figure_and_its_time() -> None:
     said = CliRunner().invoke(command.main, ["--help"]).output
     assert all(f"  {name} " in said for name in FIGURES)

@@ -193,5 +193,6 @@ TABLES = PlaneTables(
     MessageMatchTable,
     element=BrokerTable,
     traffic="messages",
+    fabric="mesh",
 )
 """The plane of messages."""

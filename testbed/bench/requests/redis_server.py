@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.bench.requests.contest import Scene
-from testbed.bench.requests.servers import program, server
+from testbed.bench.requests.servers import server
+from testbed.programs import program
 
 SETTINGS = "no persistence, unix socket, one connection"
 _NUMBERS = itertools.count()

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import MeasurementError
 
 _PATIENCE_S = 60.0
-
-
-def program(name: str) -> str:
-    """A program of the virtual environment, or of the system.
-
-    Raises:
-        HostError: it is not installed.
-    """
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    if (found := shutil.which(name, path=places)) is None:
-        raise HostError(f"no {name}: scripts/setup installs it")
-    return found
 
 
 @contextmanager

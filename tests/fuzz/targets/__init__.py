@@ -17,12 +17,15 @@ from tests.fuzz.targets import (
     deltas,
     grpc,
     http,
+    mqtt,
+    nats,
     packet,
     probes,
     registry,
     request_log,
     requests,
     rls,
+    segments,
     topics,
     wire,
 )
@@ -47,7 +50,10 @@ TARGETS: dict[str, Target] = {
     "rls": rls.TARGET,
     "request-log": request_log.TARGET,
     "batch": batch.TARGET,
+    "segments": segments.TARGET,
     "topics": topics.TARGET,
+    "mqtt": mqtt.TARGET,
+    "nats": nats.TARGET,
 }
 
 

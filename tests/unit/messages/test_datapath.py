@@ -65,6 +65,15 @@ def test_what_arrives_and_passes_is_measured_and_a_limit_with_waiting_messages_i
     assert not made.had_traffic()
 
 
+@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.SHADOW])
+def test_the_largest_unfinished_work_is_measured(mode: Mode) -> None:
+    """What the bucket lacks and what waits, since the last read."""
+    made = datapath(with_policy(message_limit(rate=10, burst=2), mode=mode))
+    offered(made, made.gate.lane("mqtt"), "a", "abcd", 0)
+    assert made.read(1, 50 * MS).backlog == 4 * ITEM
+    assert made.read(1, 100 * MS).backlog == 0
+
+
 def test_a_reload_takes_effect_on_those_that_wait() -> None:
     """11,000 messages a second to 2,000 while 5,000 wait: none is lost, and the order stays."""
     fast = message_limit(rate=11_000, burst=26)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 
 import httpx
 import trio
+
+from testbed.programs import environment, program
 
 from .test_daemons import ROOT, ports
 from .test_datapath import bucket, limit, limited
@@ -62,13 +61,6 @@ def block(language: str) -> str:
     return str(found)
 
 
-def program(name: str) -> str:
-    path = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ["PATH"], "/usr/sbin"])
-    found = shutil.which(name, path=path)
-    assert found is not None, f"run scripts/setup, which fetches {name}"
-    return found
-
-
 async def protected(
     made: Front, port: int, command: list[str], log: Path, *, failing: int, ended: int
 ) -> None:
@@ -76,11 +68,10 @@ async def protected(
 
     `failing` is its status then, and `ended` its exit status after SIGTERM.
     """
-    libraries = {"LD_LIBRARY_PATH": str(Path(sys.prefix, "lib", "haproxy"))}
     headers = {"Cookie": "x" * 7000, "Origin": "https://example.org"}
     with log.open("ab") as errors:
         start = partial(
-            trio.run_process, command, env={**os.environ, **libraries}, stderr=errors, check=False
+            trio.run_process, command, env=environment("haproxy"), stderr=errors, check=False
         )
         async with trio.open_nursery() as nursery:
             process = await nursery.start(start)

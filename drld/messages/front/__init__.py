@@ -1,0 +1,1 @@
+"""The brokers' front door: sockets, and when their bytes arrived."""

@@ -1,0 +1,114 @@
+"""The stream of a client: what comes before its frames, and where these end in the stream.
+
+A header of the PROXY protocol comes first, then TLS, if there is either. The end of a frame is that
+of its last byte as it came over the network; under TLS, that of its record.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+from drld.errors import FrameError
+from drld.messages import proxy_header
+from drld.messages.frame import Frame, Reader
+from drld.messages.front.tls import Tls
+
+
+class ClientStream:
+    """From the bytes of a client to frames, and from the bytes for it to those that are sent."""
+
+    def __init__(
+        self, reader: Reader, *, proxied: bool, context: ssl.SSLContext | None, greeted: bool
+    ) -> None:
+        """Begin with the first byte.
+
+        Args:
+            reader: reads the frames.
+            proxied: whether a header of the PROXY protocol comes first.
+            context: for TLS; None: there is none.
+            greeted: whether TLS may begin; otherwise it does with `greet`.
+        """
+        self.reader = reader
+        self.source: proxy_header.Endpoint | None = None
+        """The client's address by the header; None: not known."""
+        self.tls: Tls | None = None
+        self._header: bytearray | None = bytearray() if proxied else None
+        self._context = context
+        self._greeted = greeted
+        self._base = 0
+        """Where frames or TLS begin."""
+        self._start_tls()
+
+    @property
+    def headed(self) -> bool:
+        """Whether the header of the PROXY protocol has come, if there is one."""
+        return self._header is None
+
+    @property
+    def shakes(self) -> bool:
+        """Whether the next bytes belong to a handshake of TLS."""
+        return self.tls is not None and not self.tls.shaken
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client has said by TLS that nothing follows."""
+        return self.tls is not None and self.tls.ended
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that these bytes complete; take all of them.
+
+        Raises:
+            FrameError: the client does not speak as it should.
+        """
+        if self._context is None and not self._base and self._header is None:
+            return self.reader.feed(data)
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> Iterator[Frame]:
+        if self._header is not None:
+            self._header += data
+            found = proxy_header.read(bytes(self._header))
+            if found is None:
+                return
+            data = bytes(self._header[found.size :])
+            self._base, self.source, self._header = found.size, found.source, None
+            self._start_tls()
+        if self._context is None:
+            for frame in self.reader.feed(data):
+                yield frame._replace(end=self._base + frame.end)
+            return
+        if not data:
+            return
+        if self.tls is None:
+            raise FrameError("client: must wait for the broker's greeting before it sends")
+        try:
+            for plain, end in self.tls.receive(data):
+                for frame in self.reader.feed(plain):
+                    yield frame._replace(end=end)
+        except ssl.SSLError as error:
+            raise FrameError(f"client: must speak TLS as is configured ({error.reason})") from error
+
+    def greet(self) -> None:
+        """The broker's greeting has been sent in the clear: TLS begins."""
+        if not self._greeted:
+            self._greeted = True
+            self._start_tls()
+
+    def encode(self, data: bytes) -> bytes:
+        """What is sent to the client for these bytes of the broker."""
+        if self.tls is None:
+            return data
+        self.tls.send(data)
+        return self.tls.output()
+
+    def last_words(self) -> bytes:
+        """What is sent to the client before the end of the connection."""
+        if self.tls is None:
+            return b""
+        self.tls.end()
+        return self.tls.output()
+
+    def _start_tls(self) -> None:
+        if self._context is not None and self._greeted and self._header is None:
+            self.tls = Tls(self._context, self._base)

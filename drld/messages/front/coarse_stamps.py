@@ -1,0 +1,128 @@
+"""Arrival times without the BPF filter: the sources `kernel` and `read`.
+
+`kernel`: SO_TIMESTAMPNS. The kernel says, with each read, when the last segment came in of those
+that the read took bytes from. TCP merges segments that wait, and one read takes many. So all
+messages of a read count at the time of its last segment: a message that waited is dated too late,
+by up to the time that it waited. The stamps are of the wall clock.
+
+`read`: the beginning of the turn that reads a message.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+from drld.errors import DatapathError
+from drld.messages.segments import Segments, Tally
+from drld.model import NS_PER_S
+from drld.police.wall_clock import CLOSE_NS, WallClock
+
+KERNEL, READ = "kernel", "read"
+
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@ll")
+_ROOM = socket.CMSG_SPACE(_TIMESPEC.size)
+_OLDEST_NS = NS_PER_S
+
+
+class ReadStamps:
+    """No stamps: every message counts at the time of reading."""
+
+    source = READ
+
+    def __init__(self, refusal: str = "") -> None:
+        """`refusal`: the reason why a better source does not work, in brackets."""
+        self.tally = Tally()
+        self.lost = 0
+        self.reason = f"messages charged when read{refusal}"
+
+    def watch(self, listener: socket.socket) -> None:
+        """Nothing to prepare."""
+
+    def unwatch(self, listener: socket.socket) -> None:
+        """Nothing to undo."""
+
+    def of(self, connection: socket.socket) -> Segments:  # noqa: ARG002 -- all are alike
+        """The arrival times of a connection that has just been accepted, until `close`."""
+        return Segments(None, self.tally)
+
+    def receive(
+        self,
+        connection: socket.socket,
+        segments: Segments,  # noqa: ARG002 -- nothing to tell them
+        buffer: bytearray | memoryview,
+    ) -> int:
+        """Read from a connection; like `socket.recv_into`."""
+        return connection.recv_into(buffer)
+
+    def drain(self) -> None:
+        """Nothing waits."""
+
+    def close(self, connection: socket.socket) -> None:
+        """Nothing to forget."""
+
+    def stop(self) -> None:
+        """Nothing to close."""
+
+
+class KernelStamps(ReadStamps):
+    """Stamps by SO_TIMESTAMPNS."""
+
+    source = KERNEL
+
+    def __init__(self, refusal: str = "") -> None:
+        """`refusal`: as for `ReadStamps`.
+
+        Raises:
+            DatapathError: the kernel has no such stamps.
+        """
+        super().__init__()
+        self.reason = (
+            "messages charged when the last segment arrived that was read with them, "
+            f"by the kernel's timestamps{refusal}"
+        )
+        self._wall_clock = WallClock(time.monotonic_ns, time.time_ns)
+        with socket.socket() as probe:
+            self.watch(probe)
+
+    def watch(self, listener: socket.socket) -> None:
+        """Have the connections' segments stamped that come to a listening socket from now on.
+
+        Raises:
+            DatapathError: the kernel refuses.
+        """
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+            listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        except OSError as error:
+            raise DatapathError(f"timestamps: the kernel's are refused: {error}") from error
+
+    def unwatch(self, listener: socket.socket) -> None:
+        """Stamp no more connections of a socket that another process may go on to use."""
+        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 0)
+
+    def receive(
+        self, connection: socket.socket, segments: Segments, buffer: bytearray | memoryview
+    ) -> int:
+        """Read from a connection; like `socket.recv_into`."""
+        size, notes, _, _ = connection.recvmsg_into([buffer], _ROOM)
+        stamp_ns = None
+        for level, kind, data in notes:
+            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, ns = _TIMESPEC.unpack(data)
+                stamp_ns = self._arrival_ns(seconds * NS_PER_S + ns)
+        segments.append(size, stamp_ns)
+        return size
+
+    def drain(self) -> None:
+        """A new turn: nothing is read with a stamp from before the wall clock was set."""
+        self._wall_clock.trust()
+
+    def _arrival_ns(self, stamp_ns: int) -> int | None:
+        now_ns = time.monotonic_ns()
+        arrival_ns = self._wall_clock.monotonic_ns(stamp_ns, now_ns)
+        if arrival_ns is None or not now_ns - _OLDEST_NS <= arrival_ns <= now_ns + CLOSE_NS:
+            return None
+        return min(arrival_ns, now_ns)

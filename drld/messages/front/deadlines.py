@@ -1,0 +1,63 @@
+"""What is to be done at a time unless it is called off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+_FEW = 64
+
+
+class Deadline:
+    """A call at a time."""
+
+    __slots__ = ("act", "at_ns")
+
+    def __init__(self, at_ns: int, act: Callable[[], None]) -> None:
+        self.at_ns = at_ns
+        self.act: Callable[[], None] | None = act
+        """None: it was called off, or is done."""
+
+    def __lt__(self, other: Deadline) -> bool:
+        return self.at_ns < other.at_ns
+
+
+class Deadlines:
+    """All of a pump."""
+
+    def __init__(self) -> None:
+        self._heap: list[Deadline] = []
+        self._off = 0
+
+    def add(self, at_ns: int, act: Callable[[], None]) -> Deadline:
+        """Have `act` called at this time or soon after."""
+        deadline = Deadline(at_ns, act)
+        heappush(self._heap, deadline)
+        return deadline
+
+    def cancel(self, deadline: Deadline | None) -> None:
+        """Call off a deadline, if there is one."""
+        if deadline is None or deadline.act is None:
+            return
+        deadline.act = None
+        self._off += 1
+        if self._off > _FEW and self._off > len(self._heap) // 2:
+            # Most connections end long before their deadlines.
+            self._heap = [it for it in self._heap if it.act is not None]
+            heapify(self._heap)
+            self._off = 0
+
+    @property
+    def next_ns(self) -> int | None:
+        """The time of the first, or an earlier one; None: there is none."""
+        return self._heap[0].at_ns if self._heap else None
+
+    def run(self, now_ns: int) -> None:
+        """Call what is due."""
+        while self._heap and self._heap[0].at_ns <= now_ns:
+            deadline = heappop(self._heap)
+            act, deadline.act = deadline.act, None
+            if act is None:
+                self._off -= 1
+            else:
+                act()
