@@ -17,6 +17,7 @@ allocator.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drld.allocators import ALLOCATORS
@@ -25,8 +26,8 @@ from drld.estimate.demand import DemandEstimator
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.sliding_extreme import sliding_min
-from drld.gossip.wire.update_codec import MAX_VALUE
+from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_min
+from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Mode, Policy
 from drld.record import record
@@ -64,6 +65,22 @@ class Tick:
     allocation: Allocation
 
 
+@dataclass(slots=True)
+class _Shared:
+    """One quantity of the limit that the fleet shares."""
+
+    fabric: Fabric[Any]
+    value: float = 0.0
+    """The value that the next `publish` sends to the fleet."""
+    told: SlidingExtreme = field(default_factory=lambda: sliding_min(0))
+    """The least value that a peer may still believe."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is told, and nothing else is believed or known."""
+        return not self.value and self.told.settled and self.fabric.quiet
+
+
 class Limiter:
     """One limit on one limiter."""
 
@@ -74,8 +91,6 @@ class Limiter:
         allocator = ALLOCATORS[policy.allocator]
         self._allocator = allocator(policy.parameters)
         self._demand = DemandEstimator(policy.ewma, policy.unit.item)
-        self._value = 0.0
-        """The value that the next `publish` sends to the fleet."""
         self._shares = policy.shares
         """Static shares by limiter; empty if all are equal."""
         self._reached: tuple[Collection[str], int, float] | None = None
@@ -83,27 +98,42 @@ class Limiter:
         shares and this limiter's."""
         self._shares_in_force = sliding_min(membership.rise_ns)
         """That sum, once it has lasted for `Membership.rise_ns`."""
-        self._told = sliding_min(0)
-        """The least value that a peer may still believe."""
         self._published = False
         self._news_ns = 0
         self._last_in_force: tuple[float, InForce] | None = None
         """The last sum of shares, and its `InForce`."""
-        self.fabric: Fabric[Any] = FABRICS[fabric](
-            membership=membership,
-            limit_id=policy.id,
-            quantity=allocator.quantity,
-            share=self._share,
-        )
+        kind = FABRICS[fabric]
+        second = [allocator.second] if allocator.second and kind.carries_second else []
+        self._shared = [
+            _Shared(
+                kind(
+                    membership=membership,
+                    limit_id=policy.id,
+                    quantity=quantity,
+                    share=self._share,
+                )
+            )
+            for quantity in (allocator.quantity, *second)
+        ]
+        """By quantity, the allocator's first one first. Their updates share one sequence."""
+        self.fabrics = tuple(shared.fabric for shared in self._shared)
         self._remember()
+
+    @property
+    def fabric(self) -> Fabric[Any]:
+        """That of the allocator's first quantity."""
+        return self.fabrics[0]
 
     def _remember(self) -> None:
         """Remember published values for as long as a peer may believe them."""
+        lossy = self._allocator.counts_loss
+        news_ns = self.membership.forgotten_ns if lossy else self.fabric.news_ns
         # A peer uses a value until its next tick.
-        news_ns = self.fabric.news_ns + self.policy.interval_ns
+        news_ns += self.policy.interval_ns
         if news_ns != self._news_ns:
             self._news_ns = news_ns
-            self._told = self._told.over(news_ns)
+            for shared in self._shared:
+                shared.told = shared.told.over(news_ns)
 
     def reconfigure(self, policy: Policy, departed: Collection[str] = ()) -> None:
         """Take over a changed policy (same id, allocator and EWMA) and the membership's peers.
@@ -126,16 +156,20 @@ class Limiter:
             connected, unnamed, before_sum = reached
             factor = self._reachable(connected, unnamed) / before_sum if before_sum else 0.0
         self._shares_in_force = self._shares_in_force.over(self.membership.rise_ns, factor)
-        self.fabric.set_peers()
+        for fabric in self.fabrics:
+            fabric.set_peers()
         self._remember()
 
     def on_session(self, peer: str) -> None:
         """A session with another life of the peer has begun."""
-        self.fabric.on_session(peer)
+        for fabric in self.fabrics:
+            fabric.on_session(peer)
 
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
-        """Pass a peer's update of this limit to the fabric."""
-        self.fabric.receive(peer, update, now_ns)
+        """Pass a peer's update of this limit to the fabric of its quantity; the first one rejects
+        those of no quantity that is shared."""
+        fabrics = (it for it in self.fabrics if it.quantity is update.quantity)
+        next(fabrics, self.fabric).receive(peer, update, now_ns)
 
     def initial(self) -> Enforcement:
         """The record to enforce until the first tick: the static share."""
@@ -145,9 +179,9 @@ class Limiter:
     def at_rest(self) -> bool:
         """Whether a tick would change nothing, as long as no packet and no update comes and the
         membership stays the same."""
-        idle = self._demand.idle and not self._value and self._told.settled
+        idle = self._demand.idle and all(shared.at_rest for shared in self._shared)
         settled = self._shares_in_force.settled and self._allocator.settled
-        return idle and self.fabric.quiet and settled
+        return idle and settled
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.
@@ -161,12 +195,16 @@ class Limiter:
         self._remember()
         view = GlobalView(
             seen.remote, seen.connected, seen.age_ns, seen.unnamed,
-            told=self._told.latest(now_ns), news_ns=self._news_ns,
+            told=self._shared[0].told.latest(now_ns), news_ns=self._news_ns,
         )  # fmt: skip
+        for second in self._shared[1:]:
+            found = replace(second.fabric.view(now_ns), told=second.told.latest(now_ns))
+            view = replace(view, claims=seen.claims, second=found)
         in_force = self._in_force(view, now_ns)
         allocation = self._allocator.allocate(demand, view, in_force, measurement.interval_ns)
-        # Figure 2's line 9 has no upper bound.
-        self._value = min(allocation.value, MAX_VALUE)
+        for shared, value in zip(self._shared, (allocation.value, allocation.second), strict=False):
+            # Figure 2's line 9 has no upper bound.
+            shared.value = min(value, MAX_VALUE)
         unpoliced = self.policy.mode is Mode.PAUSE or self.policy.keyed is not None
         alone = bool(self.membership.peers) and not view.connected and not view.remote
         return Tick(
@@ -183,25 +221,29 @@ class Limiter:
 
     def pressing(self, now_ns: int) -> bool:
         """Whether `publish` cannot wait for the end of the gossip interval."""
-        return self.fabric.pressing(self._value, now_ns)
+        return any(shared.fabric.pressing(shared.value, now_ns) for shared in self._shared)
 
     def publish(self, targets: Sequence[str], now_ns: int) -> Sequence[tuple[str, Update]]:
         """End a gossip interval; return updates with the targets that they go to."""
-        if not self._published:
-            # Before its first update, peers believe that this limiter has no demand.
-            self._told.update(0.0, now_ns)
-            self._published = True
-        self._told.update(self._value, now_ns)
-        return self.fabric.publish(self._value, targets, now_ns)
+        updates: list[tuple[str, Update]] = []
+        for shared in self._shared:
+            if not self._published:
+                # Before its first update, peers believe that this limiter has no demand.
+                shared.told.update(0.0, now_ns)
+            # As peers read it.
+            shared.told.update(to_float32(shared.value), now_ns)
+            updates += shared.fabric.publish(shared.value, targets, now_ns)
+        self._published = True
+        return updates
 
     def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
         shares = self._shares_in_force.update(self._reachable(view.connected, view.unnamed), now_ns)
         last = self._last_in_force
         if last is None or last[0] != shares:
-            last = self._last_in_force = shares, self._shared(shares)
+            last = self._last_in_force = shares, self._of_shares(shares)
         return last[1]
 
-    def _shared(self, shares: float) -> InForce:
+    def _of_shares(self, shares: float) -> InForce:
         """The limit in force for a sum of shares."""
         policy = self.policy
         own = self._share(self.membership.name)
@@ -213,7 +255,15 @@ class Limiter:
             weight=policy.weights.get(self.membership.name, 1.0),
             interval_ns=policy.interval_ns,
             item=policy.unit.item,
+            whole_rate=policy.rate,
+            whole_burst=policy.burst,
+            least_burst=policy.burst * self._least_share(),
         )
+
+    def _least_share(self) -> float:
+        """The smallest share of those that have one."""
+        own = self._share(self.membership.name)
+        return min((share for share in self._shares.values() if share), default=own)
 
     def _reachable(self, connected: Collection[str], unnamed: int) -> float:
         """The sum of the shares of all connected peers and of this limiter."""

@@ -11,7 +11,7 @@ one that says packets means items. For packets, a token is an IP-layer byte (no 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -69,6 +69,9 @@ class Measurement:
     owed_bytes: int = 0
     """Charged after the fact, and more than the bucket held; part of `arrived_bytes` and
     `forwarded_bytes`, and of no flow."""
+    backlog: int = 0
+    """The largest unfinished work since the last read, tokens: what the bucket lacked of its depth,
+    and what waited for its tokens. Datapaths whose excess does not wait have none."""
 
 
 class SampledFlow(Protocol):
@@ -120,6 +123,8 @@ class Demand:
     """The sampled flows, in no order."""
     rest: float = 0.0
     """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, bytes/s."""
+    backlog: int = 0
+    """`Measurement.backlog`."""
 
 
 @record(frozen=True, slots=True)
@@ -138,7 +143,14 @@ class GlobalView:
     """The least of this limiter's own values that any other may still believe: the least that it
     told in the last `news_ns`."""
     news_ns: int = 0
-    """How old news of the others may be when it is used, ns: `Fabric.news_ns`, and an interval."""
+    """How old news of the others may be when it is used, ns: `Fabric.news_ns`, and an interval; or
+    the longest age of a value that counts, if the allocator asks for that."""
+    claims: Sequence[tuple[float, float]] = ()
+    """Where limiters know of different peers: for this limiter, and for each connected one, its
+    static share of all and what its owner believes the others to want, this limiter left out.
+    Empty: `remote` is that of all shares."""
+    second: GlobalView | None = None
+    """The same of the allocator's second quantity."""
 
 
 @record(frozen=True, slots=True)
@@ -172,12 +184,14 @@ class Enforcement:
 
 
 class Quantity(enum.Enum):
-    """What the value of an update is; the number is its code on the wire."""
+    """What the value of an update is; the number is its code on the wire, of two bits."""
 
     RATE = 0
-    """Bytes/s (GTB, GRD, static)."""
+    """Bytes/s (GTB, GRD, static, adaptive)."""
     WEIGHT = 1
     """Flow weight: the equivalent number of unbottlenecked flows (`fair`, FPS)."""
+    BACKLOG = 2
+    """Tokens of unfinished work: the second quantity of `adaptive`."""
 
 
 @record(frozen=True, slots=True)

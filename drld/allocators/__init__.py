@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from drld.allocators.adaptive import Adaptive
 from drld.allocators.base import Allocator
 from drld.allocators.central import CentralTokenBucket
 from drld.allocators.fair import Fair
@@ -26,5 +27,6 @@ ALLOCATORS: Mapping[str, type[Allocator]] = MappingProxyType(
         "fps": FlowProportionalShare,
         "fps-random-drop": FlowProportionalShareRandomDrop,
         "fps-paper": PapersFlowProportionalShare,
+        "adaptive": Adaptive,
     }
 )

@@ -44,6 +44,12 @@ class InForce:
     """The limit's estimate interval, ns: the longest time to the next tick if ticks are on time."""
     item: int = BYTES.item
     """Typical item of the limit's unit, tokens: a packet of full size."""
+    whole_rate: float = 0.0
+    """The limit itself, tokens/s."""
+    whole_burst: float = 0.0
+    """Its depth, tokens."""
+    least_burst: float = 0.0
+    """The smallest static share of the depth of a limiter that has one, tokens."""
 
 
 @record(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Allocation:
     enforcement: Enforcement
     local_limit: float | None
     """Rate this limiter may forward on its own, bytes/s; None where there is no such rate."""
+    second: float = 0.0
+    """What to tell the fleet in the allocator's `second` quantity."""
 
 
 class Allocator(ABC):
@@ -62,6 +70,11 @@ class Allocator(ABC):
 
     quantity: ClassVar[Quantity] = Quantity.RATE
     """What this allocator's fleet shares."""
+    second: ClassVar[Quantity | None] = None
+    """A further quantity that it shares, in updates of its own."""
+    counts_loss: ClassVar[bool] = False
+    """Whether `GlobalView.told` covers the longest age of a value that counts, so that updates may
+    be lost; else it covers the age of news without loss."""
     Parameters: ClassVar[type[Any]] = NoParameters
     """Frozen dataclass of the allocator's parameters, all with defaults. A field's type is
     annotated with its bounds in words, which `require` quotes and the reference lists."""

@@ -22,6 +22,7 @@ from drld.burst import automatic_burst
 from drld.config.allocator import read_allocator
 from drld.config.checks import (
     check_alone,
+    check_fabric,
     check_fleet,
     check_limiters,
     check_limits,
@@ -76,6 +77,9 @@ T = TypeVar("T", bound=Table)
 
 MAX_FILE_BYTES = 64_000_000
 CONTROL_DIRECTORY = "/run/drld"
+DEFAULT_FABRIC = "tree"
+MOST_IN_MESH = 30
+"""Limiters of a fleet whose default may be a mesh: its messages grow with their square."""
 SECTIONS = ("limiter", "http", "gossip", "probes", "registry", "peer", "limit")
 """Tables beside those of planes."""
 
@@ -310,13 +314,17 @@ def from_document(
         if asked:
             its = {at: table for at, table in enumerate(tables) if isinstance(table, plane.limit)}
             asked.check(its, problems)
+    size = 1 + len(peers) + ("registry" in document)
+    small = size <= MOST_IN_MESH and "registry" not in document
+    fabrics = [plane.fabric for plane in own if plane.fabric and document.get(plane.key) and small]
     fleet = _Fleet(
-        size=1 + len(peers) + ("registry" in document),
+        size=size,
         members=frozenset({limiter.name, *(table.name for _, table in peers if table)})
         if limiter and all(table for _, table in peers)
         else None,
         interval_ns=gossip.interval if gossip else 0,
         open="registry" in document,
+        fabric=(gossip and gossip.fabric) or next(iter(fabrics), DEFAULT_FABRIC),
     )
     specs = [
         _limit_spec(["limit", index], written, table, fleet, problems)
@@ -331,7 +339,7 @@ def from_document(
         listen=limiter.listen,
         control=limiter.control or f"{_control_directory()}/{limiter.name}.sock",
         gossip=GossipSpec(
-            gossip.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
+            fleet.fabric, gossip.branching, gossip.interval, frozenset(gossip.model_fields_set)
         ),
         peers=tuple(PeerSpec(table.name, table.address) for _, table in peers if table),
         limits=tuple(spec for spec in specs if spec),
@@ -363,6 +371,7 @@ class _Fleet:
     interval_ns: int
     open: bool
     """Whether there may be members that the file does not name."""
+    fabric: str = DEFAULT_FABRIC
 
 
 def _section(key: str, model: type[T], value: object, problems: Problems) -> T | None:
@@ -439,6 +448,7 @@ def _limit_spec(
     allocator = read_allocator([*where, "allocator"], written.get("allocator", default), problems)
     if allocator:
         check_alone([*where, "allocator"], allocator[0], fleet.size, problems)
+        check_fabric([*where, "allocator"], allocator[0], fleet.fabric, problems)
     if table is None:
         return None
     table.check(where, problems)

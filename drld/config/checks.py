@@ -111,3 +111,11 @@ def check_alone(where: Location, allocator: str, size: int, problems: Problems) 
         problems.refuse(
             where, allocator, "an allocator for several limiters: ctb is for one limiter alone"
         )
+
+
+def check_fabric(where: Location, allocator: str, fabric: str, problems: Problems) -> None:
+    """Push-sum has no sums that are at most as old as `adaptive` counts on."""
+    if allocator == "adaptive" and fabric == "pushsum":
+        problems.refuse(
+            where, allocator, "an allocator for the fabric pushsum: adaptive needs a mesh or a tree"
+        )

@@ -27,6 +27,8 @@ class PlaneTables(NamedTuple):
     """One of its tables, if a file has an array of them; then `table` has them under `key`."""
     traffic: str = ""
     """What its traffic is called; empty: as its table."""
+    fabric: str = ""
+    """Fabric of a small fleet whose file has such tables, if `[gossip]` names none."""
 
 
 def planes() -> list[PlaneTables]:

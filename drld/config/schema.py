@@ -103,8 +103,9 @@ class GossipTable(Table):
     The same on all limiters of a fleet. The table may be left out.
     """
 
-    fabric: Literal["mesh", "pushsum", "tree"] = "tree"
-    """Which limiters send to which (docs/operations.md#choose-a-fabric)."""
+    fabric: Literal["mesh", "pushsum", "tree"] | None = None
+    """Which limiters send to which (docs/operations.md#choose-a-fabric). Default: `"tree"`; with
+    `[[broker]]` and up to 30 limiters `"mesh"`."""
     branching: Annotated[int, Field(ge=1, le=1000)] = 3
     """Number of neighbours in a tree, about, or of peers that `pushsum` sends to in a round."""
     interval: Interval = 50 * MEGA

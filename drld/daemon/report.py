@@ -27,6 +27,7 @@ from drld.control.schema import (
     SuggestionReport,
     TraceRecord,
     Verdict,
+    WaitsReport,
 )
 from drld.engine import Engine
 from drld.estimate.traffic_profile import suggest
@@ -38,6 +39,7 @@ from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Enforcement, FlowKey, Quantity
 from drld.police.policer import Policer
+from drld.police.waits import HasWaits
 from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
@@ -139,6 +141,22 @@ def limit_report(
         marked_bytes=unit.shown_amount(totals.marked_bytes),
         marked_packets=totals.marked_packets,
         flows=tick.demand.flows if tick else 0,
+        waits=_waits(managed),
+    )
+
+
+def _waits(managed: ManagedLimit) -> WaitsReport | None:
+    if not isinstance(managed.datapath, HasWaits):
+        return None
+    waits = managed.datapath.waits(managed.limiter.policy.id)
+    p50_s, p95_s, p99_s = (value / NS_PER_S for value in waits.delays.quantiles_ns)
+    return WaitsReport(
+        waiting=waits.waiting,
+        waited=waits.waited,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        clients=waits.clients,
     )
 
 
@@ -227,7 +245,9 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     """Every peer, with the sum of its heartbeats and of its links of all limits."""
     membership = engine.membership
     connected = membership.connected(now_ns)
-    fabrics = [managed.limiter.fabric.links for managed in engine.limits.values()]
+    fabrics = [
+        fabric.links for managed in engine.limits.values() for fabric in managed.limiter.fabrics
+    ]
     # At once, because a reload may remove peers before the client has read the last one.
     known = [
         (peer, verdict(engine, peer.name), membership.heard_ns(peer.name))

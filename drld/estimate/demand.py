@@ -66,5 +66,6 @@ class DemandEstimator:
             forwarded_bytes=measurement.forwarded_bytes - measurement.owed_bytes,
             sample=self._flow_rates.states,
             rest=self._flow_rates.rest.fast,
+            backlog=measurement.backlog,
         )
         return demand, evict

@@ -24,7 +24,7 @@ import trio
 
 from drld import units
 from drld.allocators import DEFAULT_ALLOCATOR
-from drld.config.schema import GossipTable
+from drld.config import DEFAULT_FABRIC
 from testbed import experiment, netns
 from testbed.chaos.members import LOAD, WATCHED, Member
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
@@ -47,7 +47,7 @@ from testbed.topology import (
 
 LIMITERS = 3
 RATE = 12_000_000 // 8
-FABRIC = GossipTable().fabric
+FABRIC = DEFAULT_FABRIC
 """The default fabric."""
 RTT, GOSSIP_RTT = "30ms", "10ms"
 STREAM_BYTES = 1000

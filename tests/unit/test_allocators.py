@@ -127,7 +127,7 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
 
 def test_all_share_a_rate_or_weights() -> None:
     rates = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.RATE}
-    assert rates == {"ctb", "static", "gtb", "grd"}
+    assert rates == {"ctb", "static", "gtb", "grd", "adaptive"}
     weights = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.WEIGHT}
     assert weights == {"fair", "fps", "fps-random-drop", "fps-paper"}
 

@@ -151,9 +151,9 @@ def test_the_order_of_the_peers_makes_no_difference() -> None:
     peers = "bcdefgh"
     fabric = mesh(peers)
     publish(fabric, 0.1, 0)
-    rests = {peer: 1 / (3 + number) for number, peer in enumerate(peers)}
-    orders = [RNG.sample(peers, len(peers)) for _ in range(100)]
-    assert len({fabric._effective(0.7, rests, order) for order in orders}) == 1
+    claims = [(1 / 8, 1 / (3 + number)) for number in range(len(peers))]
+    orders = [RNG.sample(claims, len(claims)) for _ in range(100)]
+    assert len({fabric._effective(0.7, [(1 / 8, 0.7), *order]) for order in orders}) == 1
 
 
 def test_alone() -> None:

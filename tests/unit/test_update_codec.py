@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drld.errors import WireError
-from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PUSHSUM
+from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT, PUSHSUM, PushsumUpdate
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import MAX_MEMBERS, TREE
 from drld.gossip.wire.message import MAX_DATAGRAM, VERSION
@@ -106,6 +106,17 @@ def test_a_heartbeat_of_pushsum_carries_nothing_though_it_hears() -> None:
     assert carried(beat) == beat
 
 
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_second_quantity_is_carried_by_tree_and_mesh(update: Update) -> None:
+    backlog = replace(update, quantity=Quantity.BACKLOG)
+    if isinstance(update, PushsumUpdate):
+        with pytest.raises(ValueError, match="does not carry"):
+            encode(backlog)
+    else:
+        assert carried(backlog) == backlog
+        assert encode(backlog)[1] ^ encode(replace(update, quantity=Quantity.RATE))[1] == 2
+
+
 def common(update: Update) -> list[tuple[bytes, str]]:
     """What is refused of any fabric, and why."""
     body = encode(update)
@@ -137,7 +148,7 @@ def common(update: Update) -> list[tuple[bytes, str]]:
             for name, number, reason in (
                 ("value", -1.0, "value"),
                 ("reserved", 1, "reserved"),
-                ("reserved", 2, "reserved"),
+                ("second", 1, "quantity"),
                 ("rest_told", 0, "reserved"),
                 ("rest", -1e-30, "rest"),
                 ("rest", math.nan, "rest"),
@@ -166,7 +177,7 @@ def common(update: Update) -> list[tuple[bytes, str]]:
             for name, number, reason in (
                 ("value", -1.0, "value"),
                 ("reserved", 1, "reserved"),
-                ("reserved", 2, "reserved"),
+                ("second", 1, "quantity"),
                 ("members", 0, "members"),
                 ("members", MAX_MEMBERS + 1, "members"),
                 ("members", 2**32 - 1, "members"),

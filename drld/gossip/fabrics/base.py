@@ -30,6 +30,8 @@ class Fabric(ABC, Generic[AnyLink]):
     kind: ClassVar[int]
     """Of the messages with its updates, on the wire."""
     memberships: ClassVar[type[Membership]]
+    carries_second: ClassVar[bool] = True
+    """Whether a limit may share two quantities."""
     link_type: type[AnyLink]
 
     def __init__(

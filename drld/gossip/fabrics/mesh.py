@@ -33,7 +33,7 @@ others' values as rounded to float32, one interval old at most.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -211,11 +211,17 @@ class Mesh(Fabric[_Origin]):
             ):
                 rests[peer] = link.rest
         self._quiescence.others_want = remote > 0
+        claims: tuple[tuple[float, float], ...] = ()
         if rests:
-            remote = self._effective(remote, rests, connected)
+            share = self.share
+            claims = (
+                (share(membership.name), remote),
+                *((share(peer), rests.get(peer, remote)) for peer in connected),
+            )
+            remote = self._effective(remote, claims)
         if age_ns is None and connected:
             age_ns = self.membership.age_ns(now_ns)
-        return GlobalView(remote=remote, connected=connected, age_ns=age_ns)
+        return GlobalView(remote, connected, age_ns, claims=claims)
 
     def told(self, now_ns: int) -> dict[str, tuple[float, int]]:
         """See `Fabric.told`: each peer told its own value."""
@@ -234,16 +240,11 @@ class Mesh(Fabric[_Origin]):
             if peer in connected or (peer in leaving and peer not in self._strangers):
                 yield peer, link
 
-    def _effective(
-        self, remote: float, rests: Mapping[str, float], connected: Collection[str]
-    ) -> float:
-        """The remote demand that gives the same part of the limit as the rests of the peers."""
+    def _effective(self, remote: float, claims: Sequence[tuple[float, float]]) -> float:
+        """The remote demand that gives the same part of the limit as those of all shares."""
         own = self._own
         if not own:
-            return max(remote, *rests.values())
-        share = self.share
-        shares = [(share(peer), own + rests.get(peer, remote)) for peer in connected]
-        shares.append((share(self.membership.name), own + remote))
-        # `connected` has no order, and `fsum` needs none.
-        claims = fsum(part / total for part, total in shares)
-        return fsum(part for part, _ in shares) / claims - own if claims else remote
+            return max(remote, *(rest for _, rest in claims))
+        # The connected peers have no order, and `fsum` needs none.
+        parts = fsum(part / (own + rest) for part, rest in claims)
+        return fsum(part for part, _ in claims) / parts - own if parts else remote

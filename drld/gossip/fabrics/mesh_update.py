@@ -47,5 +47,7 @@ class _MeshCodec(UpdateCodec[MeshUpdate]):
         return None
 
 
-MESH = _MeshCodec(5, (("whole", 1), ("rest_told", 1), ("reserved", 2)), Word("f", (("rest", 32),)))
+MESH = _MeshCodec(
+    5, (("whole", 1), ("rest_told", 1), ("second", 1), ("reserved", 1)), Word("f", (("rest", 32),))
+)
 register(MESH)

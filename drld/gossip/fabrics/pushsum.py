@@ -133,6 +133,7 @@ class PushSum(Fabric[_Peer]):
 
     kind = PUSHSUM.kind
     memberships = PushsumMembership
+    carries_second = False
     link_type = _Peer
     membership: PushsumMembership
 

@@ -43,5 +43,5 @@ class _TreeCodec(UpdateCodec[TreeUpdate]):
         return None
 
 
-TREE = _TreeCodec(6, (("role", 2), ("reserved", 2)), Word("I", (("members", 32),)))
+TREE = _TreeCodec(6, (("role", 2), ("second", 1), ("reserved", 1)), Word("I", (("members", 32),)))
 register(TREE)

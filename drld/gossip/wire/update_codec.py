@@ -44,9 +44,11 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
 
     def __init__(self, kind: int, flags: tuple[tuple[str, int], ...], last: Word) -> None:
         """`flags` are the fabric's fields in byte 1, (name, bits) of 4 bits in all; `last` is the
-        word of 4 bytes after the value.
+        word of 4 bytes after the value. A fabric whose flags have no `second` carries no second
+        quantity of a limit.
         """
         super().__init__(kind)
+        self.carries_second = any(name == "second" for name, _ in flags)
         self.table = Table(
             VERSION_AND_KIND,
             Word("B", (("key_id", 2), ("hears", 1), ("quantity", 1), *flags)),
@@ -107,7 +109,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
                     "kind": self.kind,
                     "key_id": key_id,
                     "hears": int(update.hears),
-                    "quantity": update.quantity.value,
+                    **self._quantity(update.quantity),
                     "limit_id": update.limit_id,
                     "sequence": update.sequence,
                     "reserved": 0,
@@ -118,12 +120,19 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         except ValueError as error:
             raise ValueError(f"{update}: {error}") from None
 
+    def _quantity(self, quantity: Quantity) -> dict[str, int]:
+        """The fields of a quantity."""
+        second, unit = divmod(quantity.value, 2)
+        if second and not self.carries_second:
+            raise ValueError(f"this fabric does not carry {quantity}")
+        return {"quantity": unit, "second": second}
+
     def decode_untrusted(self, content: bytes) -> list[AnyUpdate]:
         """See `Codec.decode_untrusted`. One bad update spoils the datagram.
 
         Raises:
             WireError: with the reason `length`, `version`, `kind` or `key` (not that of the first
-                update), `limit`, `value`, or a reason of the fabric's.
+                update), `quantity`, `limit`, `value`, or a reason of the fabric's.
         """
         self.check_length_untrusted(len(content))
         key_id = content[1] >> 6
@@ -139,10 +148,13 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
             raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
         if fields.get("reserved"):
             raise WireError("reserved", "bits that must be zero are not")
+        quantity = _QUANTITIES.get(fields.get("second", 0) << 1 | fields["quantity"])
+        if quantity is None:
+            raise WireError("quantity", "a second quantity has no weight")
         common = (
             fields["limit_id"],
             fields["sequence"],
-            _QUANTITIES[fields["quantity"]],
+            quantity,
             fields["hears"] == 1,
             fields["value"],
         )

@@ -16,7 +16,7 @@ from tests.fuzz.targets.base import Target, unless_refused
 
 REASONS = {
     *("length", "version", "kind", "key", "limit", "value"),
-    *("reserved", "rest", "weight", "members"),
+    *("reserved", "quantity", "rest", "weight", "members"),
 }
 
 
@@ -77,6 +77,7 @@ def seeds() -> list[bytes]:
     groups: list[list[Update]] = [
         [wire.mesh(1, 0, 0.0, hears=False), wire.mesh(65535, 2**32 - 1, MAX_VALUE, rest=MAX_VALUE)],
         [wire.mesh(2, 3, 4.0, whole=True), wire.mesh(HEARTBEAT, 7, 0.0, whole=True)],
+        [wire.mesh(4, 5, 6.0), wire.mesh(4, 6, 7.0, Quantity.BACKLOG, rest=8.0)],
         [wire.pushsum(1, 0, 0.0, 1.0), wire.pushsum(9, 1, -MAX_VALUE, MAX_WEIGHT, epoch=15)],
         [wire.pushsum(1, 0, 0.0, 0.0, Quantity.WEIGHT), wire.pushsum(HEARTBEAT, 7, 0.0, 0.0)],
         [wire.tree(1, 0, Role.PARENT, 5.0, 1), wire.tree(9, 1, Role.CHILD, MAX_VALUE, MAX_MEMBERS)],

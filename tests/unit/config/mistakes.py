@@ -17,7 +17,9 @@ FLOW = (
     '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
     '"source/24/56" for IPv4 and IPv6 (1 to 128)'
 )
-ALLOCATOR = "an allocator: one of ctb, static, gtb, grd, fair, fps, fps-random-drop, fps-paper"
+ALLOCATOR = (
+    "an allocator: one of ctb, static, gtb, grd, fair, fps, fps-random-drop, fps-paper, adaptive"
+)
 PROTOCOL = (
     "a protocol number from 0 to 255, or one of icmp, igmp, ipip, tcp, udp, dccp, ipv6, gre, esp, "
     "ah, icmpv6, ospf, vrrp, sctp, udplite"

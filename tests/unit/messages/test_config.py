@@ -121,8 +121,8 @@ def test_every_key_of_a_broker() -> None:
         (('"city/#"', '"city/#", client = "name"'),
          "limit[0].match.client: must be 'id', 'user' or 'address' (got 'name')"),
         (('"11k/s"', '"11k/s"\nallocator = "fair"'),
-         'limit[0].allocator: must be "static" where messages wait, or excess = "drop" '
-         "(got 'fair')"),
+         'limit[0].allocator: must be "static" or "adaptive" where messages wait, '
+         "or excess = \"drop\" (got 'fair')"),
         (('"11k/s"', '"11k/s"\non_failure = "open"'),
          "limit[0].on_failure: must be 'closed' (got 'open')"),
         (('"11k/s"', '"11k/s"\nexcess = "refuse"'),
@@ -264,3 +264,29 @@ def test_the_example_is_good() -> None:
     spec = config.load(EXAMPLE)
     assert spec.plane(MessagesSpec).brokers
     assert spec.limits
+
+
+def fleet_of(limiters: int, gossip: str = "") -> LimiterSpec:
+    peers = "".join(
+        f'[[peer]]\nname = "p{number}"\naddress = "127.0.0.1:{10_000 + number}"\n'
+        for number in range(limiters - 1)
+    )
+    return parsed(f"{GOOD}\n{gossip}\n{peers}".replace("26msg", "64msg"))
+
+
+def test_the_limiters_of_brokers_gossip_in_a_mesh_unless_they_are_many() -> None:
+    assert fleet_of(30).gossip.fabric == "mesh"
+    assert fleet_of(31).gossip.fabric == "tree"
+    assert fleet_of(2, '[gossip]\nfabric = "tree"').gossip.fabric == "tree"
+
+
+def test_adaptive_needs_sums() -> None:
+    text = GOOD.replace(
+        'match = { broker = "mqtt"', 'allocator = "adaptive"\nmatch = { broker = "mqtt"'
+    )
+    assert "adaptive" in text
+    assert parsed(text).limits[0].policy.allocator == "adaptive"
+    assert problems(f'{text}\n[gossip]\nfabric = "pushsum"\n') == [
+        "drld.toml: limit[0].allocator: must be an allocator for the fabric pushsum: adaptive "
+        "needs a mesh or a tree (got 'adaptive')"
+    ]
