@@ -11,23 +11,27 @@ from __future__ import annotations
 import mmap
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _SOL_PACKET, _RX_RING, _VERSION, _STATISTICS = 263, 5, 10, 6
 _TPACKET_V2 = 1
-_FRAME_BYTES, _BLOCK_BYTES = 128, 4096
+_FRAME_BYTES, _BLOCK_BYTES = 256, 4096
 _HEADER = struct.Struct("=IIIHHII")
 """Of struct tpacket2_hdr: status, length, bytes kept, offsets of frame and packet, s, ns."""
 _USER = 1
-_ETH_P_IP = 0x0800
+IPV4, ANY = 0x0800, 0x0003
+"""Protocols of packets (ETH_P_IP, ETH_P_ALL)."""
 _NS_PER_S = 1_000_000_000
 
 
 class Recorder:
-    """A record of IPv4 packets that arrive at one interface, from now on."""
+    """A record of packets that arrive at one interface, from now on."""
 
-    def __init__(self, device: str, packets: int) -> None:
-        """Record at most `packets` packets, in the present network namespace."""
+    def __init__(self, device: str, packets: int, protocol: int = IPV4) -> None:
+        """Record at most `packets` packets of a protocol, in the present network namespace.
+
+        `ANY`: also those that leave by the interface, and before the kernel handles them itself.
+        """
         blocks = -(-packets * _FRAME_BYTES // _BLOCK_BYTES)
         self._frames = blocks * _BLOCK_BYTES // _FRAME_BYTES
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
@@ -35,19 +39,21 @@ class Recorder:
         ring = struct.pack("=IIII", _BLOCK_BYTES, blocks, _FRAME_BYTES, self._frames)
         self._socket.setsockopt(_SOL_PACKET, _RX_RING, ring)
         self._ring = mmap.mmap(self._socket.fileno(), blocks * _BLOCK_BYTES)
-        self._socket.bind((device, _ETH_P_IP))
+        self._socket.bind((device, protocol))
 
     def arrivals(self) -> list[tuple[int, int]]:
         """Time, ns, and IP length of each packet."""
-        found = []
+        return [(time_ns, length) for time_ns, length, _ in self.packets()]
+
+    def packets(self) -> Iterator[tuple[int, int, bytes]]:
+        """Time, ns, IP length, and beginning of each packet, from its IP header on."""
         for frame in range(self._frames):
-            status, length, _, _, _, seconds, nanoseconds = _HEADER.unpack_from(
-                self._ring, frame * _FRAME_BYTES
-            )
+            at = frame * _FRAME_BYTES
+            status, length, kept, _, begin, seconds, ns = _HEADER.unpack_from(self._ring, at)
             if not status & _USER:
                 break
-            found.append((seconds * _NS_PER_S + nanoseconds, length))
-        return found
+            packet = self._ring[at + begin : at + begin + kept]
+            yield seconds * _NS_PER_S + ns, length, packet
 
     def missed(self) -> int:
         """The number of packets that met a full ring."""

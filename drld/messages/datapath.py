@@ -9,10 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from random import Random
-<<<<<<< HEAD
-from typing import NamedTuple, Protocol
-=======
->>>>>>> messages-plane
+from typing import Protocol
 
 from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError

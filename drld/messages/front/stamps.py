@@ -148,10 +148,14 @@ class SocketStamps:
             first += 1
         elif opening is not None:
             first = opening.sequence
-        segments = Segments(first, self.tally, self.drain)
+        segments = self.table(first)
         if opening is not None:
             segments.add(opening.sequence, opening.length, opening.time_ns)
         return segments
+
+    def table(self, first: int | None) -> Segments:
+        """An empty table of a connection, whose first byte has this sequence number."""
+        return Segments(first, self.tally, self.drain)
 
     def receive(
         self,

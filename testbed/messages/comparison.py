@@ -1,0 +1,94 @@
+"""A stream as the socket filter took it down, beside the same stream as a packet capture has it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from drld.police.arrival_time import LATEST_NS
+
+SEQUENCES = 1 << 32
+
+
+class Segment(NamedTuple):
+    """A segment with payload, as it came in."""
+
+    time_ns: int
+    sequence: int
+    """Of its first byte."""
+    length: int
+
+
+class Message(NamedTuple):
+    """A message that has been read."""
+
+    end: int
+    """Offset behind it."""
+    read_ns: int
+    arrived_ns: int
+    """By the filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A stream that has been received."""
+
+    first: int
+    """Sequence number of the first byte."""
+    recorded: list[Segment]
+    """By the filter, in the order in which the reader learned of them."""
+    captured: list[Segment]
+    messages: list[Message]
+    unstamped: int
+    """Messages with a byte that was not recorded."""
+    missed: int
+    """Segments that met a full ring."""
+
+    def same_segments(self) -> bool:
+        """Whether the filter took down what the capture has."""
+        both = (
+            [(it.sequence, it.length) for it in them] for them in (self.recorded, self.captured)
+        )
+        return sorted(next(both)) == sorted(next(both))
+
+    def differences(self) -> list[int]:
+        """How much later each message arrived by the filter than by the capture, ns."""
+        expected = arrivals(self.captured, self.first, self.messages)
+        return [it.arrived_ns - at for it, at in zip(self.messages, expected, strict=True)]
+
+    def repeated(self) -> int:
+        """The number of segments all of whose bytes had come before."""
+        covered = bytearray(self.messages[-1].end)
+        count = 0
+        for it in self.captured:
+            start = (it.sequence - self.first) % SEQUENCES
+            count += covered.count(1, start, start + it.length) == it.length
+            covered[start : start + it.length] = b"\1" * it.length
+        return count
+
+    def out_of_order(self) -> int:
+        """The number of segments with new bytes that came after later bytes."""
+        ahead = count = 0
+        for it in self.captured:
+            end = (it.sequence - self.first) % SEQUENCES + it.length
+            count += end < ahead
+            ahead = max(ahead, end)
+        return count - self.repeated()
+
+
+def arrivals(segments: Iterable[Segment], first: int, messages: Sequence[Message]) -> list[int]:
+    """When messages arrived, by a table that has each byte: `drld.messages.segments` defines it."""
+    times = array("q", bytes(8 * messages[-1].end))
+    for it in segments:
+        start = (it.sequence - first) % SEQUENCES
+        for offset in range(start, start + it.length):
+            if not times[offset]:
+                times[offset] = it.time_ns
+    found, latest_ns, offset = [], 0, 0
+    for end, read_ns, _ in messages:
+        latest_ns = max(latest_ns, *times[offset:end])
+        offset = end
+        found.append(min(max(latest_ns, read_ns - LATEST_NS), read_ns))
+    return found
