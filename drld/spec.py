@@ -52,6 +52,10 @@ class Target:
         values = ((key.name, getattr(self, key.name)) for key in fields(self))
         return {name: str(value) for name, value in values if value is not None}
 
+    def data(self) -> dict[str, Any]:
+        """The same as values of JSON."""
+        return {**self.written()}
+
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
         """The same target, where this host calls the fleet's interfaces by other names."""
         return self

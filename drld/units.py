@@ -150,12 +150,18 @@ def human_rate(rate: float, unit: str = "bytes") -> str:
     """Write a rate (`Unit.shown_rate`) for people: `9.56 Mbit/s`, `50 calls/s`."""
     if unit == BYTES.name:
         return _rounded(rate, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
-    return f"{human_number(rate)} {unit}/s"
+    return f"{_items(rate, unit)}/s"
 
 
 def human_amount(amount: float, unit: str) -> str:
     """Write an amount (`Unit.shown_amount`) for people: `75.0 kB`, `3.05 M calls`."""
-    return human_size(amount) if unit == BYTES.name else f"{human_number(amount)} {unit}"
+    return human_size(amount) if unit == BYTES.name else _items(amount, unit)
+
+
+def _items(number: float, unit: str) -> str:
+    """A number of items, of which there is one, or several: `1 request`, `0 requests`."""
+    text = human_number(number)
+    return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
 
 
 def human_size(size: float) -> str:

@@ -36,9 +36,18 @@ _OPTIONS: Mapping[str, tuple[type, str]] = {
     "excess": (str, '"drop" or "mark".'),
     "bucket": (str, 'With --per: "ledger", "queue" or "counter".'),
     "max_keys": (int, "With --per: buckets that a limiter keeps at a time."),
+    "overrides": (
+        str,
+        'With --per: of one key, as "user=bigco,rate=1000/s,burst=2000"; without rate and '
+        "burst: as all others. Repeat it for others.",
+    ),
     "flow": (str, '"5-tuple", "source", or with prefix lengths "source/24/64".'),
 }
 """Keys of a limit that are options: type and help text."""
+
+
+_SEVERAL = {"overrides": "override"}
+"""Options that may be repeated: their name, by key."""
 
 
 class Limits(Protocol):
@@ -142,13 +151,19 @@ def _keys(command: F) -> F:
             flag = f"--{key.replace('_', '-')}"
             command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
     for key, (kind, text) in reversed([*_OPTIONS.items()]):
-        command = click.option(f"--{key.replace('_', '-')}", key, type=kind, help=text)(command)
+        several = key in _SEVERAL
+        flag = f"--{_SEVERAL.get(key, key).replace('_', '-')}"
+        command = click.option(flag, key, type=kind, help=text, multiple=several)(command)
     return command
 
 
 def _table(options: Mapping[str, Any]) -> dict[str, object]:
     """The options as a table of [[limit]]."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {
+        name: [*value] if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if value not in (None, ())
+    }
     match = {name[6:]: given.pop(name) for name in list(given) if name.startswith("match_")}
     return {**given, "match": match} if match else given
 
@@ -190,10 +205,11 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
 def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
     """Change some keys of the limit of this name or id; tokens and counters stay.
 
-    Options of its target replace the whole target.
+    Options of its target replace the whole target. --override changes one key alone.
 
     \b
     drlctl limit set customer-a --rate 20mbit --save
+    drlctl limit set api-user --override user=bigco,rate=1000/s
     """
     if not (keys := _table(options)):
         raise click.UsageError("nothing to set: give an option such as --rate")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from drld.cli.output import NONE, burst, rate_or_none
 from drld.control.schema import FleetView, LimitReport, WaitsReport
 from drld.units import human_amount, human_duration, human_rate
@@ -31,7 +34,8 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
             f"every {human_duration(report['interval_s'])}",
         ),
         *([("weights", _weights(report["weights"]))] if report["weights"] else []),
-        ("match", ", ".join(f"{key} {value}" for key, value in report["match"].items())),
+        ("match", ", ".join(f"{key} {text}" for key, text in _match(report["match"]))),
+        *([("overrides", _overrides(report))] if report["overrides"] else []),
         ("flow", report["flow"]),
         *([("unsaved", f"{', '.join(report['unsaved'])} {UNTIL}")] if report["unsaved"] else []),
         ("in force", human_rate(report["limit_in_force_bps"], unit)),
@@ -45,6 +49,28 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
         *_elsewhere(report),
         *([_waits(report["waits"])] if report["waits"] else []),
     ]
+
+
+def _match(match: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of a target, and their values as people write them."""
+    for key, value in match.items():
+        parts = value if isinstance(value, list) else [value]
+        if isinstance(value, Mapping):
+            parts = [f"{name}={it}" for name, it in value.items()]
+        if parts:
+            yield key, ",".join(map(str, parts))
+
+
+def _overrides(report: LimitReport) -> str:
+    """Keys with a rate and a burst of their own, one a line."""
+    unit = report["unit"]
+    lines = [
+        f"{', '.join(it['key'])}: {human_rate(it['rate_bps'], unit)}, "
+        f"burst {human_amount(it['burst_bytes'], unit)}"
+        for it in report["overrides"]
+    ]
+    more = report["overrides_in_all"] - len(lines)
+    return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
 
 def _elsewhere(report: LimitReport) -> list[tuple[str, str]]:

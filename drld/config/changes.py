@@ -15,6 +15,7 @@ from typing import Any, Literal
 from drld.config import Files, drop_ins, parsed, read
 from drld.config.atomic_file import write_beside
 from drld.config.layers import REMOVE, Layer, id_of
+from drld.config.overrides import edited
 from drld.config.problems import Problems, must_be
 from drld.config.toml_text import toml
 from drld.errors import ConfigError
@@ -153,7 +154,8 @@ class Configuration:
                 for key in ("id", REMOVE):
                     if key in table:
                         problems.add(["limit", 0, key], "cannot be set: add or remove the limit")
-                made = [{**names, **table}]
+                there = _ids(self.document()).get(names["id"], {}) if "overrides" in table else {}
+                made = [{**names, **edited(there, table)}]
         if problems.lines:
             raise ConfigError(problems.lines)
         return made

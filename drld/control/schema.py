@@ -249,6 +249,15 @@ class WaitsReport(TypedDict):
     """Clients with a bucket of their own; None: one bucket is for all."""
 
 
+class OverrideReport(TypedDict):
+    """One key of a limit with a rate and a burst of its own."""
+
+    key: list[str]
+    """A value for each name of `match.per`."""
+    rate_bps: float
+    burst_bytes: float
+
+
 class LimitReport(TypedDict):
     """One limit: GET /v1/limits (a list) and /v1/limits/NAME."""
 
@@ -272,8 +281,12 @@ class LimitReport(TypedDict):
     interval_s: float
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
-    match: dict[str, str]
-    """What falls under it: keys of `match` as people write them."""
+    match: dict[str, Any]
+    """What falls under it: keys of `match`."""
+    overrides: list[OverrideReport]
+    """Keys with a rate and burst of their own, the first ones."""
+    overrides_in_all: int
+    """The number of such keys."""
     flow: str
     """What makes a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float

@@ -21,6 +21,7 @@ from drld.control.schema import (
     KeyReport,
     KeysReport,
     LimitReport,
+    OverrideReport,
     PeerReport,
     ProbesReport,
     SortKey,
@@ -40,6 +41,7 @@ from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Enforcement, FlowKey, Quantity
 from drld.police.policer import Policer
 from drld.police.waits import HasWaits
+from drld.policy import Policy
 from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
@@ -124,7 +126,9 @@ def limit_report(
         interval_s=policy.interval_ns / NS_PER_S,
         weights=dict(policy.weights),
         flow=str(policy.flow or limit.match.flow),
-        match=limit.match.written(),
+        match=limit.match.data(),
+        overrides=_overrides(policy),
+        overrides_in_all=len(policy.keyed.overrides) if policy.keyed else 0,
         limit_in_force_bps=unit.shown_rate(tick.in_force.rate if tick else enforcement.fill_rate),
         demand_bps=unit.shown_rate(tick.demand.rate) if tick else 0.0,
         fleet=_fleet(managed, now_ns),
@@ -158,6 +162,23 @@ def _waits(managed: ManagedLimit) -> WaitsReport | None:
         p99_s=p99_s,
         clients=waits.clients,
     )
+
+
+MOST_OVERRIDES = 20
+"""In a report: a limit may have thousands."""
+
+
+def _overrides(policy: Policy) -> list[OverrideReport]:
+    """The first keys that have a rate or burst of their own."""
+    unit, keyed = policy.unit, policy.keyed
+    return [
+        OverrideReport(
+            key=[*it.key],
+            rate_bps=unit.shown_rate(it.rate),
+            burst_bytes=unit.shown_amount(it.burst),
+        )
+        for it in (keyed.overrides[:MOST_OVERRIDES] if keyed else ())
+    ]
 
 
 def explainer(

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from drld.config.overrides import edited
 from drld.config.problems import must_be
 from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd
@@ -125,7 +126,8 @@ class Fleet:
         registry, there = await self._look()
         limit_id = self._found(wanted, registry, there)
         key, held = self.keys.limit(limit_id), registry.limits.get(limit_id)
-        table = {**(parsed(held.raw, key) if held else {}), **keys, "id": limit_id}
+        there_is = parsed(held.raw, key) if held else {}
+        table = {**there_is, **edited(there_is, keys), "id": limit_id}
         spec = self._validated(table, "limit[0]")
         others = {it.value.name: other for other, it in registry.limits.items()}
         self._check_name(spec, "limit[0]", others)

@@ -55,10 +55,14 @@ class RequestMatch(Target):
         return " ".join([self.namespace, *pairs, *(f"per {name}" for name in self.per)])
 
     def written(self) -> dict[str, str]:
-        """See `Target.written`; `per` is there if there is one."""
-        # `super()` does not know the class that `slots` makes.
-        found = Target.written(self) | {"per": ",".join(self.per)}
-        return {name: value for name, value in found.items() if name != "per" or value}
+        """See `Target.written`; `where` and `per` are there if there are any."""
+        where = ",".join(f"{name}={value}" for name, value in self.where.items())
+        found = {"namespace": self.namespace, "where": where, "per": ",".join(self.per)}
+        return {name: value for name, value in found.items() if value}
+
+    def data(self) -> dict[str, Any]:
+        """See `Target.data`."""
+        return {"namespace": self.namespace, "where": {**self.where}, "per": [*self.per]}
 
 
 def match_of(limit: LimitSpec) -> RequestMatch:

@@ -9,6 +9,7 @@ from pydantic import Field, PlainValidator, ValidationInfo
 
 from drld.burst import automatic_burst
 from drld.config.fields import BurstOrAuto, Kind, Name, Rate, counted
+from drld.config.overrides import AMOUNTS, table_of
 from drld.config.problems import Location, Problems, must_be
 from drld.config.schema import LimitTable, Table
 from drld.errors import InputError
@@ -25,7 +26,6 @@ PER = (
 MAX_KEYS = 10_000_000
 """Of one limit at one limiter: some gigabytes."""
 MAX_OVERRIDES = 10_000
-_OF_OVERRIDES = ("rate", "burst")
 _OF_KEYED = ("bucket", "max_keys", "overrides")
 _OF_DIVIDED = ("allocator", "shares", "weights")
 """Keys of limits without `per`."""
@@ -89,7 +89,7 @@ def _per(value: object) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value  # `drlctl` has texts.
     if not isinstance(names, list) or not all(isinstance(it, str) for it in names):
         raise ValueError(PER)
-    if not 1 <= len(set(names)) == len(names) or {*names} & {*_OF_OVERRIDES}:
+    if not 1 <= len(set(names)) == len(names) or {*names} & {*AMOUNTS}:
         raise ValueError(PER)
     try:
         descriptor.check(dict.fromkeys(names, ""))
@@ -99,11 +99,20 @@ def _per(value: object) -> tuple[str, ...]:
 
 
 def _overrides(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(it, dict) for it in value):
-        raise ValueError('an array of tables such as { user = "bigco", rate = "1000/s" }')
-    if len(value) > MAX_OVERRIDES:
+    # `drlctl` has texts.
+    tables = [table_of(it) if isinstance(it, str) else it for it in _list(value)]
+    if not isinstance(value, list) or not all(isinstance(it, dict) for it in tables):
+        raise ValueError(
+            'an array of tables such as { user = "bigco", rate = "1000/s" }, or of texts such as '
+            '"user=bigco,rate=1000/s"'
+        )
+    if len(tables) > MAX_OVERRIDES:
         raise ValueError(f"an array of at most {MAX_OVERRIDES} tables")
-    return value
+    return [{**it} for it in tables if it is not None]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _max_keys(value: object) -> int:
@@ -244,12 +253,12 @@ class RequestLimitTable(LimitTable):
         for name in dict.fromkeys((*per, *given)):
             if name not in given:
                 problems.add([*where, name], "is required: it is a name of match.per")
-            elif name not in (*per, *_OF_OVERRIDES):
-                problems.unknown(where, name, (*per, *_OF_OVERRIDES))
+            elif name not in (*per, *AMOUNTS):
+                problems.unknown(where, name, (*per, *AMOUNTS))
             elif name in per and not isinstance(given[name], str):
                 problems.refuse([*where, name], given[name], "a text")
         amounts = self.rate, self._amount(self.rate, self.burst)
-        if not {*_OF_OVERRIDES} & given.keys():
+        if not {*AMOUNTS} & given.keys():
             problems.add(where, "must have rate or burst")
         try:
             rate = _rate_of(self.unit, given["rate"]) if "rate" in given else amounts[0]

@@ -288,3 +288,30 @@ def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path)
     result = CliRunner().invoke(main, arguments, prog_name="drlctl")
     assert result.exit_code == 1
     assert "registry: is required: the file must have a [registry] table" in result.stderr
+
+
+def test_the_fleet_s_overrides_are_changed_one_by_one(operator: Operator) -> None:
+    options = (
+        "--name",
+        "user",
+        "--rate",
+        "1/s",
+        "--burst",
+        "5",
+        "--namespace",
+        "api",
+        "--per",
+        "user",
+    )
+    operator.output(*ADD, *options, "--override", "user=a,burst=1", "--override", "user=b,rate=2/s")
+    operator.output(*SET, "user", "--override", "user=b,rate=3/s", "--override", "user=a")
+
+    def overrides() -> object:
+        (found,) = json.loads(operator.output(*SHOW, "user", "--json"))["limits"]
+        return found["overrides"]
+
+    assert overrides() == [{"user": "b", "rate": "3/s"}]
+    said = operator.refusal(*SET, "user", "--override", "user=c,rate=fast")
+    assert "overrides[1].rate: must be a rate" in said
+    operator.output(*SET, "user", "--override", "user=b")
+    assert overrides() == []

@@ -246,3 +246,24 @@ async def test_skipped_records_are_told(control: Path, daemon: FakeDaemon) -> No
     result = await drlctl(control, "trace", "b", "--count", 1)
     assert result.exit_code == 0
     assert result.stderr == "drlctl: 872 records skipped: too slow a reader\n"
+
+
+async def test_limit_show_of_requests(control: Path, daemon: FakeDaemon) -> None:
+    match = {"namespace": "api", "where": {"plan": "free", "region": "eu"}, "per": ["user", "org"]}
+    report = daemon.reports[1]
+    report["unit"] = report["items"] = "requests"
+    report["match"], report["overrides_in_all"] = match, 7
+    report["overrides"] = [
+        {"key": ["bigco", "x"], "rate_bps": 1000.0, "burst_bytes": 1.0},
+        {"key": ["a", "b"], "rate_bps": 1.0, "burst_bytes": 20.0},
+    ]
+    shown = await output(control, "limit", "show", "b")
+    assert (
+        """
+match        namespace api, where plan=free,region=eu, per user,org
+overrides    bigco, x: 1.00 k requests/s, burst 1 request
+             a, b: 1 request/s, burst 20 requests
+             and 5 more
+"""
+        in shown
+    )

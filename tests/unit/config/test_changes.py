@@ -151,6 +151,32 @@ def test_of_a_limit_that_was_not_saved_all_is_saved(host: Host) -> None:
     assert host.now.unsaved == {}
 
 
+def test_a_single_key_s_override_is_changed_and_saved_with_the_others(host: Host) -> None:
+    def overrides() -> dict[str, int]:
+        policy = next(it for it in host.now.in_force.limits if it.name == "user").policy
+        assert policy.keyed is not None
+        return {it.key[0]: it.burst // 1_000_000 for it in policy.keyed.overrides}
+
+    host.file.write_text(f'[requests]\nlisten = "/run/x"\n{GOOD}')
+    host.restart()
+    match = {"namespace": "api", "per": "user"}
+    host.add({"id": 9, "name": "user", "rate": "1/s", "burst": 5, "match": match,
+              "overrides": ["user=a,burst=1", "user=b,burst=2"]}, save=True)  # fmt: skip
+    host.set("user", overrides=["user=b,burst=3"])
+    assert overrides() == {"a": 1, "b": 3}
+    host.set("user", overrides=["user=c,burst=4"], save=True)
+    assert overrides() == {"a": 1, "b": 3, "c": 4}
+    host.restart()
+    assert overrides() == {"a": 1, "b": 3, "c": 4}
+    host.set("user", overrides=["user=a"], save=True)
+    host.restart()
+    assert overrides() == {"b": 3, "c": 4}
+    assert host.refusal(Change("set", [{"overrides": ["who=a,burst=1"]}], "user")) == [
+        "limit[0].overrides[2].user: is required: it is a name of match.per",
+        "limit[0].overrides[2].who: unknown key; known here: user, rate, burst",
+    ]
+
+
 def test_removals_are_saved(host: Host) -> None:
     host.add(NEW, save=True)
     host.set(mode="shadow")

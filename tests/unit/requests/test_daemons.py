@@ -200,6 +200,28 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
         new["match"] = {"namespace": "api", "where": "plan=new"}
         added = await drld.post("/v1/limits", json={"limits": [new]})
         assert added.json()["changes"][0]["table"] == "limit new"
+        # A limit for each user, and what is different for single ones, as `drlctl` writes them.
+        users = {
+            "id": 10,
+            "name": "users",
+            "rate": "9/d",
+            "burst": 3,
+            "overrides": ["user=a,burst=1"],
+        }
+        users["match"] = {"namespace": "users", "per": "user"}
+        assert (await drld.post("/v1/limits", json={"limits": [users]})).status_code == 200
+        edit = {"set": {"overrides": ["user=big,rate=10/d,burst=20"]}}
+        done = await drld.post("/v1/limits/users/set", json=edit)
+        assert done.status_code == 200, done.text
+        shown = (await drld.get("/v1/limits/users")).json()
+        assert shown["match"] == {"namespace": "users", "where": {}, "per": ["user"]}
+        assert [(it["key"], it["burst_bytes"]) for it in shown["overrides"]] == [
+            (["a"], 1), (["big"], 20)
+        ]  # fmt: skip
+        for user, burst in (("a", 1), ("big", 20), ("other", 3)):
+            asked = {"namespace": "users", "descriptor": {"user": user}, "cost": burst}
+            twice = (await drld.post("/v1/check", json=[asked, asked])).json()
+            assert [it["admitted"] for it in twice] == [True, False]
         asked = {"namespace": "api", "descriptor": {"plan": "new"}}
         answers = (await drld.post("/v1/check", json=[asked, {**asked, "cost": 10}])).json()
         assert [answer["admitted"] for answer in answers] == [True, False]

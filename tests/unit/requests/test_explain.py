@@ -55,6 +55,7 @@ match = { namespace = "api" }
 """
 )
 HELD = "the bucket holds {} requests, and the request needs 3 requests"
+ONE = "the bucket holds 1 request, and the request needs 3 requests"
 FREE = Request("api", {"plan": "free"}, caller="alice")
 
 
@@ -75,7 +76,7 @@ async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> N
     later = ["shadow", "not checked", "not checked: free refuses the request", "-"]
     assert rows == [
         ["enforce", "admitted", HELD.format("196"), "196 requests"],
-        ["enforce", "refused", f"{HELD.format('1')}; it may pass in 2.00 s", "1 requests"],
+        ["enforce", "refused", f"{ONE}; it may pass in 2.00 s", "1 request"],
         later,
         ["enforce", *later[1:]],
     ]
@@ -107,7 +108,7 @@ async def test_a_bucket_of_a_key_is_explained(tmp_path: Path) -> None:
             return re.split("  +", line)[3], last
 
         reason, last = await told("user=alice")
-        held = "the bucket holds 0 requests, and the request needs 1 requests"
+        held = "the bucket holds 0 requests, and the request needs 1 request"
         assert (reason, last) == (f"{held}; it may pass in 1.00 s", "now: refused by users")
         assert (await told("user=bob", "cost=3"))[1] == "now: admitted"
         assert (await told("user=bob", "cost=4"))[1] == "now: refused by users"
@@ -220,8 +221,8 @@ def test_a_log_is_replayed_at_its_own_times(file: Path, log: Path) -> None:
         40 requests in 10.0 s
         LIMIT    MODE               RATE         BURST  REQUESTS      ARRIVED     ADMITTED      REFUSED      MARKED        WORST SECOND
         api      enforce  100 requests/s  200 requests        40  40 requests  15 requests   0 requests  0 requests                   -
-        free     enforce    1 requests/s    5 requests        40  40 requests  15 requests  25 requests  0 requests  25 requests at 0 s
-        watched  shadow     1 requests/s    1 requests        15  15 requests  11 requests   4 requests  0 requests   4 requests at 0 s
+        free     enforce     1 request/s    5 requests        40  40 requests  15 requests  25 requests  0 requests  25 requests at 0 s
+        watched  shadow      1 request/s     1 request        15  15 requests  11 requests   4 requests  0 requests   4 requests at 0 s
         volume   enforce     8.00 Mbit/s       20.0 kB        15      1.50 kB      1.50 kB          0 B         0 B                   -
 
         CALLERS OF api      ARRIVED     ADMITTED  SHARE

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from drld import config
+from drld.config.overrides import edited
 from drld.limit_values import limit_values
 from drld.limiter import static_share
 from drld.model import Enforcement
@@ -45,6 +46,36 @@ def test_a_limit_without_keys_says_nothing_of_them() -> None:
     assert limit.policy.keyed is None
     assert "per" not in limit.match.written()
     assert static_share(limit.policy, 0.5) != Enforcement()
+
+
+@pytest.mark.parametrize(
+    ("known", "edits", "after"),
+    [
+        ([], ["user=a,rate=1/s"], [{"user": "a", "rate": "1/s"}]),
+        # One key alone changes, and it is the same however it is written.
+        (
+            [{"user": "a", "rate": "1/s"}, {"burst": 9, "user": "b"}],
+            ["rate=2/s, user=b"],
+            [{"user": "a", "rate": "1/s"}, {"user": "b", "rate": "2/s"}],
+        ),
+        ([{"user": "a", "rate": "1/s"}, {"user": "b", "burst": 9}], ["user=a"],
+         [{"user": "b", "burst": 9}]),
+        ([{"user": "a", "rate": "1/s"}], ["user=c"], [{"user": "a", "rate": "1/s"}]),
+        ([{"user": "a", "plan": "x", "rate": "1/s"}], ["plan=x,user=a", "plan=x,user=b,burst=3"],
+         [{"plan": "x", "user": "b", "burst": "3"}]),
+        # What is no edit is left to whoever validates it.
+        ([{"user": "a", "rate": "1/s"}], ["a"], ["a"]),
+        ([{"user": "a", "rate": "1/s"}], [{"user": "b"}], [{"user": "b"}]),
+        ([{"user": "a", "rate": "1/s"}], [], []),
+        ([{"user": "a", "rate": "1/s"}], 7, 7),
+        (7, ["user=a,rate=1/s"], ["user=a,rate=1/s"]),
+    ],
+)  # fmt: skip
+def test_edits_are_of_single_keys(known: object, edits: object, after: object) -> None:
+    table = {"name": "n", "overrides": known}
+    assert edited(table, {"overrides": edits, "rate": "3/s"}) == {"overrides": after, "rate": "3/s"}
+    assert edited(table, {"rate": "3/s"}) == {"rate": "3/s"}
+    assert table == {"name": "n", "overrides": known}
 
 
 def test_single_keys_may_have_more_or_less() -> None:
@@ -92,7 +123,16 @@ def test_a_limit_on_bytes_may_have_keys() -> None:
         (
             "overrides = 1",
             'limit[0].overrides: must be an array of tables such as { user = "bigco", rate = '
-            '"1000/s" } (got 1)',
+            '"1000/s" }, or of texts such as "user=bigco,rate=1000/s" (got 1)',
+        ),
+        (
+            'overrides = ["bigco"]',
+            'limit[0].overrides: must be an array of tables such as { user = "bigco", rate = '
+            '"1000/s" }, or of texts such as "user=bigco,rate=1000/s" (got an array)',
+        ),
+        (
+            'overrides = ["user=bigco"]',
+            "limit[0].overrides[0]: must have rate or burst",
         ),
         (
             'overrides = [{ rate = "1/s" }]',

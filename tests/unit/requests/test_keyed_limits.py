@@ -322,7 +322,7 @@ def test_keys_with_overrides_have_their_own_buckets() -> None:
     assert fleet.ask_in_turn("alice", 30) == 20
     answer = fleet.limiters[0].ask("mallory", 5)
     assert answer.reason == (
-        "its cost is above the burst of the limit api, 1 requests: it never passes"
+        "its cost is above the burst of the limit api, 1 request: it never passes"
     )
 
 

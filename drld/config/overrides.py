@@ -1,0 +1,55 @@
+"""`overrides` of a limit's table: what is different for single keys, as tables or as texts.
+
+`drlctl` has texts, such as `user=bigco,rate=1000/s`. Where an existing limit is changed, texts are
+edits: each is about one key, and all others stay. A text without rate and burst takes the override
+of its key away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+AMOUNTS = ("rate", "burst")
+"""What may differ; all else in a table names the key."""
+
+
+def table_of(text: str) -> dict[str, str] | None:
+    """The table that a text stands for; None: it stands for none."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    found = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    return found if len(found) == len(pairs) else None
+
+
+def edited(table: Mapping[str, Any], keys: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys to be set in a limit's table, with its overrides after the edits among them.
+
+    What is neither is left as it is, for whoever validates the table.
+    """
+    edits = keys.get("overrides")
+    if not isinstance(edits, list) or not edits or not all(isinstance(it, str) for it in edits):
+        return keys
+    changes, known = map(_tables, (edits, table.get("overrides", [])))
+    if changes is None or known is None:
+        return keys
+    found = {_key(it): it for it in known}
+    for change in changes:
+        key = _key(change)
+        found.pop(key, None)
+        if {*AMOUNTS} & change.keys():
+            found[key] = change
+    return {**keys, "overrides": [*found.values()]}
+
+
+def _tables(overrides: object) -> list[Mapping[str, Any]] | None:
+    """Overrides as tables; None: they are none."""
+    if not isinstance(overrides, list):
+        return None
+    read = (table_of(it) if isinstance(it, str) else it for it in overrides)
+    found = [it for it in read if isinstance(it, Mapping)]
+    return found if len(found) == len(overrides) else None
+
+
+def _key(override: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """What an override is about."""
+    return frozenset((name, str(it)) for name, it in override.items() if name not in AMOUNTS)
