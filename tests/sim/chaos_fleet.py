@@ -24,6 +24,7 @@ from testbed.chaos.promises import (
     CUT,
     FLAPPING,
     FROZEN,
+    FROZEN_CLOSED,
     KILLED,
     RESTARTED,
     RESTARTED_CLOSED,
@@ -169,11 +170,20 @@ def killed(count: int, *, closed: bool = False) -> Act:
             scene.at(scene.begin_s, _to_host(Host.kill, name))
             scene.at(back_s, _to_host(Host.revive, name))
             if closed:
-                scene.at(scene.begin_s, _to_host(_close, name))
-                # Later than it has fallen back to its share.
-                fallen_s = scene.begin_s + (GRACE_INTERVALS * TICK_NS + 1) / NS_PER_S
-                scene.at(fallen_s, _to_host(_close, name))
-                scene.silence(name, back_s)
+                _keep_closed(scene, name, back_s)
+
+    return act
+
+
+def freeze(*, closed: bool = False) -> Act:
+    """Freeze one daemon; `closed`: nothing passes its host meanwhile."""
+
+    def act(scene: Scene) -> None:
+        name = scene.names[0]
+        for_ns = round((scene.healed_s - scene.begin_s) * NS_PER_S)
+        scene.at(scene.begin_s, _to_host(lambda host: host.freeze(for_ns), name))
+        if closed:
+            _keep_closed(scene, name, scene.healed_s)
 
     return act
 
@@ -182,19 +192,23 @@ def _to_host(do: Callable[[Host], object], name: str) -> Deed:
     return lambda fleet: do(fleet.hosts[name])
 
 
+def _keep_closed(scene: Scene, name: str, until_s: float) -> None:
+    """Let nothing pass a host whose daemon has just failed, until it is back."""
+    scene.at(scene.begin_s, _to_host(_close, name))
+    # Later than it has fallen back to its share.
+    fallen_s = scene.begin_s + (GRACE_INTERVALS * TICK_NS + 1) / NS_PER_S
+    scene.at(fallen_s, _to_host(_close, name))
+    scene.silence(name, until_s)
+
+
 def _close(host: Host) -> None:
     host.policer.program(_NOTHING, (), host._clock.now_ns)
 
 
-def freeze(scene: Scene) -> None:
-    """Freeze one daemon."""
-    for_ns = round((scene.healed_s - scene.begin_s) * NS_PER_S)
-    scene.at(scene.begin_s, _to_host(lambda host: host.freeze(for_ns), scene.names[0]))
-
-
 ACTS: Mapping[str, tuple[Act, ...]] = {
     CUT: (cut(*ALONE), cut((0, 1), (0, 2)), cut((0, 1), (1, 0))),
-    FROZEN: (freeze,),
+    FROZEN: (freeze(),),
+    FROZEN_CLOSED: (freeze(closed=True),),
     FLAPPING: (flap(), flap(1.2, 0.2), flap(1.2, 1.2), flap(1.4, 0.4)),
     **{KILLED[count]: (killed(count),) for count in KILLED},
     RESTARTED: (killed(1),),

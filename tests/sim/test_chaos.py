@@ -10,6 +10,7 @@ from testbed.chaos.promises import (
     CUT,
     FLAPPING,
     FROZEN,
+    FROZEN_CLOSED,
     KILLED,
     LEAST,
     RESTARTED,
@@ -22,7 +23,8 @@ from .chaos_fleet import ACTS, least
 SEEDS = {
     (FLAPPING, "pushsum"): 3,
     (CUT, "tree"): 2,
-    (FROZEN, "tree"): 15,
+    (FROZEN, "tree"): 75,
+    (FROZEN_CLOSED, "tree"): 79,
     (FLAPPING, "tree"): 5,
     (CLOSED[1], "tree"): 15,
     (RESTARTED_CLOSED, "tree"): 9,

@@ -239,6 +239,20 @@ def test_whose_daemon_fails_has_shrunk_before_its_demand_is_taken(
 
 
 @pytest.mark.parametrize("fabric", SAFE)
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_a_daemon_that_continues_takes_no_more_than_its_share(fabric: str, size: int) -> None:
+    """However long it was frozen: until its demand, and that of its peers, was forgotten or not."""
+    counted = FluidFleet(fabric, [1] * size, seed=1).detection_intervals
+    for frozen in (counted // 2, counted * 3 // 4, counted, 2 * counted):
+        made = FluidFleet(fabric, [4] * size, seed=frozen)
+        made.run(80)
+        made.watch()
+        made.nodes["l0"].freeze(frozen * TICK_NS)
+        made.run(frozen + made.detection_intervals)
+        assert made.most <= MOST
+
+
+@pytest.mark.parametrize("fabric", SAFE)
 @given(
     flows=flows,
     lost=st.sets(st.integers(0, 11), min_size=1, max_size=5),

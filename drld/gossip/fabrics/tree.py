@@ -38,14 +38,14 @@ while no limiter changes its parent; an idle fleet is exactly zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.link import Link
+from drld.gossip.fabrics.member_bridge import MemberBridge
 from drld.gossip.fabrics.quiescence import Quiescence
-from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
@@ -88,7 +88,7 @@ class Tree(Fabric[_Neighbour]):
         self._before_until_ns = 0
         """Until when that is the least that counts."""
         self._quiescence = Quiescence()
-        self._bridge = sliding_max(self.membership.bridged_ns)
+        self._bridge = MemberBridge(self.membership.bridged_ns, self.membership.interval_ns)
         self._size_up()
 
     def _size_up(self) -> None:
@@ -164,11 +164,11 @@ class Tree(Fabric[_Neighbour]):
         """The sum of what children and parent told; its age is that of the oldest in it."""
         membership = self.membership
         membership.connected(now_ns)
-        known = [*self._children(now_ns).values(), self._parent(now_ns)]
+        known = self._known(now_ns)
         remote = sum(told.value for told in known)
         self._quiescence.others_want = remote > 0
-        members = self._bridge.update(sum(told.members for told in known), now_ns)
-        connected, unnamed = membership.named(round(members), now_ns, without=self._strangers)
+        members = self._bridge.update(now_ns, _members(known), self._members_at)
+        connected, unnamed = membership.named(members, now_ns, without=self._strangers)
         said_ns = min((told.said_ns for told in known if told.value), default=None)
         age_ns = membership.age_ns(now_ns) if said_ns is None else now_ns - said_ns
         return GlobalView(remote, connected, age_ns if connected else None, unnamed)
@@ -211,6 +211,14 @@ class Tree(Fabric[_Neighbour]):
             if membership.hears(parent, now_ns):
                 sums[parent] = below
         return sums
+
+    def _known(self, now_ns: int) -> list[Sum]:
+        """What children and parent told."""
+        return [*self._children(now_ns).values(), self._parent(now_ns)]
+
+    def _members_at(self, now_ns: int) -> int:
+        """How many limiters they counted."""
+        return _members(self._known(now_ns))
 
     def _children(self, now_ns: int) -> dict[str, Sum]:
         """What each child told."""
@@ -264,3 +272,7 @@ class Tree(Fabric[_Neighbour]):
             role=role,
             members=min(members, len(self.membership.peers) + 1),
         )
+
+
+def _members(known: Iterable[Sum]) -> int:
+    return sum(told.members for told in known)

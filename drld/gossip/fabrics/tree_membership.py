@@ -51,8 +51,8 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
+from drld.gossip.fabrics.member_bridge import MemberBridge
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.sliding_extreme import sliding_max
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity
@@ -103,7 +103,7 @@ class TreeMembership(Membership):
         """Who is asked in this round."""
         self._next_candidate = 0
         self._seeking = False
-        self._bridge = sliding_max(self.bridged_ns)
+        self._bridge = MemberBridge(self.bridged_ns, self.interval_ns)
         self._dead: set[str] = set()
         """Whom it would be in vain to ask, by the verdict of probes."""
         self._began_ns: int | None = None
@@ -297,8 +297,8 @@ class TreeMembership(Membership):
         if now_ns == self._looked_ns and not self._heard_since:
             return self._connected
         self._look(now_ns)
-        others = self._bridge.update(self._members(now_ns) - 1, now_ns)
-        connected, unnamed = self.named(round(others), now_ns)
+        members = self._bridge.update(now_ns, self._members(now_ns), self._members)
+        connected, unnamed = self.named(members - 1, now_ns)
         # Equal sets of thousands of names take long to compare, and mostly they are the same one.
         same = connected is self._connected or connected == self._connected
         changed = not same or unnamed != self.unnamed
