@@ -22,7 +22,8 @@ PAGE = ROOT / "docs" / "troubleshooting.md"
 ANY = "\0"
 """A placeholder."""
 LOGGED = {"warning", "error", "exception", "critical", "warn"}
-RAISED = {"DatapathError", "RegistryError", "Refused", "UsageError", "CompactedError"}
+RAISED = {"DatapathError", "RegistryError", "Refused", "CompactedError"}
+"""Not `UsageError`: it is about the options that have just been typed, and says what to give."""
 MISTAKES = "ConfigError"
 """Raised with a list; those of `drld/config` are left out."""
 
