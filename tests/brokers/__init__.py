@@ -1,0 +1,1 @@
+"""Unmodified clients of message brokers, as processes of their own."""
