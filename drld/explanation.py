@@ -43,7 +43,7 @@ class Explanation(TypedDict):
     mode: str
     misses: str | None
     """The first criterion of `match` that fails, and why; None: the item falls under the limit."""
-    verdict: Literal["forward", "mark", "drop"] | None
+    verdict: Literal["forward", "mark", "wait", "drop"] | None
     """None: the limit does not check the item, for it misses, or an earlier limit refuses it."""
     reason: str
     unit: str

@@ -14,7 +14,8 @@ class Series(NamedTuple):
     """A line of a chart."""
 
     key: str
-    """Of the limit's report: a counter, of which the page shows the rate."""
+    """Of the limit's report: a counter, of which the page shows the rate; in a panel of levels, a
+    number of its `waits`, which is shown as it is."""
     label: str
     tone: Literal["passed", "marked", "dropped"]
     """What it means for the traffic: decides its colour and pattern."""
@@ -24,8 +25,9 @@ class Panel(NamedTuple):
     """A chart of the limits of one plane."""
 
     title: str
-    counts: Literal["unit", "items"]
-    """What the series count: the limit's unit (bytes are shown as bit/s), or its items."""
+    counts: Literal["unit", "items", "level"]
+    """What the series count: the limit's unit (bytes are shown as bit/s), or its items; or the
+    present number of items."""
     series: tuple[Series, ...]
 
 

@@ -132,6 +132,7 @@ FPS_LIMIT = LimitReport(
     marked_bytes=0,
     marked_packets=0,
     flows=3,
+    waits=None,
 )
 
 GRD_LIMIT = LimitReport(
@@ -174,6 +175,7 @@ GRD_LIMIT = LimitReport(
     marked_bytes=0,
     marked_packets=0,
     flows=0,
+    waits=None,
 )
 
 PEERS = [

@@ -62,18 +62,19 @@ class Limits(Protocol):
 def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: bool) -> None:
     """Show which limits an item meets, why it misses the others, and its verdict now.
 
-    ITEM is a packet, in words or as hexadecimal bytes from the IP header on; a request, as
-    NAME=VALUE pairs; or a file: a capture (pcap, pcapng), or a log of requests (docs/requests.md).
-    Each item of a file is judged as if it came now. Words behind a capture say where packets cross
-    this host; without "in" and "out" they cross every interface that a limit names. Words behind a
-    log are pairs of all its requests. Nothing is charged. --json writes an object for each item of
-    a file, one a line.
+    ITEM is a packet, in words or as hexadecimal bytes from the IP header on; a request or a
+    message, as NAME=VALUE pairs; or a file: a capture (pcap, pcapng), or a log of requests
+    (docs/requests.md). Each item of a file is judged as if it came now. Words behind a capture say
+    where packets cross this host; without "in" and "out" they cross every interface that a limit
+    names. Words behind a log are pairs of all its requests. Nothing is charged. --json writes an
+    object for each item of a file, one a line.
 
     \b
     drlctl explain "tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 1500"
     drlctl explain "udp [fd00::1]:53 > [fd00::2]:53 out eth1 size 80 mark 0x10 ecn"
     drlctl explain trace.pcap out eth1
     drlctl explain namespace=api user=alice cost=3
+    drlctl explain broker=mqtt topic=city/traffic/7 client=sensor1
     """
     text = " ".join(item)
     limits = _File(config) if config else _Daemon(daemon)
@@ -274,8 +275,8 @@ def _captured(plane: ModuleType, stream: IO[bytes], words: str) -> Iterator[Capt
 
 
 def _overall(rows: Sequence[Explanation]) -> tuple[str, str | None]:
-    """What happens to an item, and the limit that refuses or marks it."""
-    for verdict in ("drop", "mark"):
+    """What happens to an item, and the limit that refuses it, marks it or makes it wait."""
+    for verdict in ("drop", "mark", "wait"):
         for row in rows:
             if row["verdict"] == verdict:
                 return verdict, row["limit"]
@@ -300,6 +301,7 @@ def _shown(plane: ModuleType) -> dict[str | None, str]:
     return {
         "forward": words.forwarded,
         "mark": "marked",
+        "wait": "waits",
         "drop": words.dropped,
         None: "not checked",
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drld.cli.output import NONE, burst, rate_or_none
-from drld.control.schema import FleetView, LimitReport
+from drld.control.schema import FleetView, LimitReport, WaitsReport
 from drld.units import human_amount, human_duration, human_rate
 
 UNTIL = "(until a restart or a reload)"
@@ -43,6 +43,7 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
         ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
         ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
         *_elsewhere(report),
+        *([_waits(report["waits"])] if report["waits"] else []),
     ]
 
 
@@ -51,6 +52,16 @@ def _elsewhere(report: LimitReport) -> list[tuple[str, str]]:
     size = report["arrived_bytes"] - report["forwarded_bytes"] - report["dropped_bytes"]
     count = report["arrived_packets"] - report["forwarded_packets"] - report["dropped_packets"]
     return [("refused", f"{_amount(report, size, count)}, by other limits")] if count > 0 else []
+
+
+def _waits(waits: WaitsReport) -> tuple[str, str]:
+    delays = " / ".join(human_duration(waits[key]) for key in ("p50_s", "p95_s", "p99_s"))
+    clients = "" if waits["clients"] is None else f", clients {waits['clients']}"
+    return (
+        "waiting",
+        f"{waits['waiting']}, access delay p50 / p95 / p99 of the last minute {delays}, "
+        f"{waits['waited']} have waited{clients}",
+    )
 
 
 def _weights(weights: dict[str, float]) -> str:

@@ -7,9 +7,9 @@ from typing import cast
 import click
 
 from drld.cli.client import Daemon
-from drld.cli.output import burst, json_option, rate_or_none, write_json, write_table
+from drld.cli.output import NONE, burst, json_option, rate_or_none, write_json, write_table
 from drld.control.schema import LimitReport
-from drld.units import human_amount, human_rate
+from drld.units import human_amount, human_duration, human_rate
 
 _HEADERS = (
     "NAME",
@@ -26,6 +26,8 @@ _HEADERS = (
     "FORWARDED",
     "DROPPED",
 )
+_OF_WAITS = ("WAITING", "P50", "P95", "P99")
+"""Items that wait, and their access delay over the last minute."""
 
 
 @click.command()
@@ -41,7 +43,9 @@ def limits(daemon: Daemon, as_json: bool) -> None:
     if as_json:
         write_json(reports)
     else:
-        write_table(_HEADERS, [_row(report) for report in reports], left=3)
+        waits = any(report["waits"] for report in reports)
+        rows = [_row(report) + (_waits(report) if waits else ()) for report in reports]
+        write_table(_HEADERS + (_OF_WAITS if waits else ()), rows, left=3)
 
 
 def _row(report: LimitReport) -> tuple[str, ...]:
@@ -61,3 +65,10 @@ def _row(report: LimitReport) -> tuple[str, ...]:
         human_amount(report["forwarded_bytes"], unit),
         human_amount(report["dropped_bytes"], unit),
     )
+
+
+def _waits(report: LimitReport) -> tuple[str, ...]:
+    if (waits := report["waits"]) is None:
+        return (NONE,) * len(_OF_WAITS)
+    delays = waits["p50_s"], waits["p95_s"], waits["p99_s"]
+    return str(waits["waiting"]), *map(human_duration, delays)

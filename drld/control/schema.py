@@ -234,6 +234,21 @@ class FleetView(TypedDict):
     """Age of the oldest estimate in `remote`; None where nobody was heard."""
 
 
+class WaitsReport(TypedDict):
+    """Items of a limit that wait for its tokens, and that have waited."""
+
+    waiting: int
+    """In shadow mode, those that would wait."""
+    waited: int
+    p50_s: float
+    """Access delay: from the arrival of an item until its tokens were there, over the last minute;
+    the median, and the next two quantiles."""
+    p95_s: float
+    p99_s: float
+    clients: int | None
+    """Clients with a bucket of their own; None: one bucket is for all."""
+
+
 class LimitReport(TypedDict):
     """One limit: GET /v1/limits (a list) and /v1/limits/NAME."""
 
@@ -283,6 +298,8 @@ class LimitReport(TypedDict):
     marked_packets: int
     flows: int
     """Flows in the sample."""
+    waits: WaitsReport | None
+    """None: no item ever waits."""
 
 
 class HistoryEntry(TypedDict):

@@ -27,6 +27,7 @@ from drld.control.schema import (
     SuggestionReport,
     TraceRecord,
     Verdict,
+    WaitsReport,
 )
 from drld.engine import Engine
 from drld.estimate.traffic_profile import suggest
@@ -38,6 +39,7 @@ from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Enforcement, FlowKey, Quantity
 from drld.police.policer import Policer
+from drld.police.waits import HasWaits
 from drld.spec import LimitSpec, format_endpoint
 from drld.units import Unit
 
@@ -139,6 +141,22 @@ def limit_report(
         marked_bytes=unit.shown_amount(totals.marked_bytes),
         marked_packets=totals.marked_packets,
         flows=tick.demand.flows if tick else 0,
+        waits=_waits(managed),
+    )
+
+
+def _waits(managed: ManagedLimit) -> WaitsReport | None:
+    if not isinstance(managed.datapath, HasWaits):
+        return None
+    waits = managed.datapath.waits(managed.limiter.policy.id)
+    p50_s, p95_s, p99_s = (value / NS_PER_S for value in waits.delays.quantiles_ns)
+    return WaitsReport(
+        waiting=waits.waiting,
+        waited=waits.waited,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        clients=waits.clients,
     )
 
 

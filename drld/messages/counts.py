@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drld.messages.latency import DelayWindow
+from drld.messages.recording import Recording
 from drld.messages.spec import ITEM
 from drld.model import Measurement
 
@@ -23,9 +24,17 @@ class Counts:
     waiting: int = 0
     """Messages that wait now; in shadow mode, that would."""
     delays: DelayWindow = field(default_factory=DelayWindow)
+    recording: Recording | None = None
+    """Of arrivals, while somebody profiles the limit."""
     _read: tuple[int, int, int] = (0, 0, 0)
     """Messages that arrived, passed and were dropped until the last `read`."""
     _read_ns: int = 0
+
+    def arrive(self, now_ns: int) -> None:
+        """Count a message that comes to the limit."""
+        self.arrived += 1
+        if self.recording is not None:
+            self.recording.add(now_ns)
 
     def passed(self, delay_ns: int) -> None:
         """Count a message that has passed, and its access delay."""

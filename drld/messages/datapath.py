@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError
 from drld.messages.counts import Counts
 from drld.messages.dropping import DroppingBucket, DroppingClient
 from drld.messages.gate import Gate, Lane, Stage
-from drld.messages.latency import Delays
 from drld.messages.per_client import Bucket, PerClient
+from drld.messages.recording import Recording
 from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
 from drld.messages.topics import Notation, check
@@ -25,21 +25,9 @@ from drld.messages.waiting import WaitingBucket
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
 from drld.police.token_bucket import TokenBucket
+from drld.police.waits import Waits
 from drld.policy import Mode, Policy
 from drld.spec import LimitSpec
-
-
-class Figures(NamedTuple):
-    """What operators see of a limit, beside what they see of any."""
-
-    waiting: int
-    """Messages that wait; in shadow mode, those that would."""
-    waited: int
-    """Messages that have had to wait, or would have, since the limit was attached first."""
-    dropped: int
-    delays: Delays
-    clients: int | None
-    """Clients with a bucket; None: there is one for all."""
 
 
 @dataclass(slots=True)
@@ -76,6 +64,11 @@ class MessageDatapath:
         self._now_ns = 0
         self.front: Front | None = None
         """None: nothing listens."""
+
+    @property
+    def limits(self) -> Collection[LimitSpec]:
+        """Those that are attached."""
+        return [limit.spec for limit in self._limits.values()]
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath.attach`. Messages that wait for a limit that is gone leave at once, as do
@@ -141,19 +134,38 @@ class MessageDatapath:
     def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
         return WaitingBucket(self.gate, counts, record, now_ns)
 
-    def figures(self, limit_id: int) -> Figures:
-        """What operators see of a limit.
-
-        Raises:
-            KeyError: there is no such limit.
-        """
+    def waits(self, limit_id: int) -> Waits:
+        """See `drld.police.waits.HasWaits`."""
         limit = self._limits[limit_id]
         counts, stage = limit.counts, limit.stage
         waiting = counts.waiting
         if isinstance(stage, ShadowBucket):
             waiting = stage.would_wait(self._now_ns)
         clients = len(stage) if isinstance(stage, PerClient) else None
-        return Figures(waiting, counts.waited, counts.dropped, counts.delays.delays(), clients)
+        return Waits(waiting, counts.waited, counts.delays.delays(), clients)
+
+    def record(self, limit_id: int) -> Recording | None:
+        """Record the arrivals of a limit from now on, until `stop_recording`; None: they are
+        recorded already.
+
+        Raises:
+            KeyError: there is no such limit.
+        """
+        counts = self._limits[limit_id].counts
+        if counts.recording is not None:
+            return None
+        counts.recording = Recording()
+        return counts.recording
+
+    def records(self, limit_id: int, recording: Recording) -> bool:
+        """Whether a recording goes on; a limit that is removed ends it."""
+        limit = self._limits.get(limit_id)
+        return limit is not None and limit.counts.recording is recording
+
+    def stop_recording(self, limit_id: int, recording: Recording) -> None:
+        """End a recording."""
+        if self.records(limit_id, recording):
+            self._limits[limit_id].counts.recording = None
 
     def had_traffic(self) -> Collection[int]:
         """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""

@@ -37,7 +37,7 @@ class DroppingBucket:
     def offer(self, message: Held, now_ns: int) -> Fate:
         """See `Stage.offer`; it never waits."""
         counts = self._counts
-        counts.arrived += 1
+        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             self.policer.program(record, (), at_ns)
         if self.policer.police(message.lane.number, ITEM, now_ns, self._rng):
@@ -83,7 +83,7 @@ class DroppingClient:
     def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
         """See `Stage.offer`; it never waits."""
         counts, bucket = self._counts, self._bucket
-        counts.arrived += 1
+        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             bucket.program(record, at_ns)
         bucket.settle(now_ns)

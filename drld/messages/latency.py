@@ -11,27 +11,18 @@ minute at most, and of five sixths of it at least.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from drld.model import NS_PER_S
+from drld.police.waits import QUANTILES, Delays
 
 _BITS = 5
 """A power of two has 2^_BITS buckets."""
 _UNIT_NS = 1000
 _LONGEST_US = 2**50
 """Microseconds, 35 years: longer delays count as this."""
-QUANTILES = (0.5, 0.95, 0.99)
 WINDOW_NS = 60 * NS_PER_S
 _SLOTS = 6
-
-
-class Delays(NamedTuple):
-    """Access delays of a limit's messages over the last minute."""
-
-    messages: int
-    quantiles_ns: Sequence[int]
-    """As `QUANTILES`, ns; 0 each without a message."""
 
 
 class Histogram:

@@ -31,7 +31,7 @@ class ShadowBucket:
     def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
         """See `Stage.offer`; it always passes."""
         counts, bucket = self._counts, self._bucket
-        counts.arrived += 1
+        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             bucket.program(record, at_ns)
         bucket.settle(now_ns)

@@ -70,6 +70,8 @@ class MessageMatch(Target):
     """A topic filter in the notation of their protocol."""
     client: ByClient | None = None
     """Each client has a bucket of its own; None: one bucket for all."""
+    notation: Notation | None = field(default=None, compare=False)
+    """That of the filter; None: the brokers are not known where this was made."""
 
     def __str__(self) -> str:
         """For lists: the brokers, the filter, and what makes a client."""

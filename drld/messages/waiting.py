@@ -33,7 +33,7 @@ class WaitingBucket:
     def offer(self, message: Held, now_ns: int) -> Fate:
         """See `Stage.offer`."""
         counts, hold = self._counts, self._hold
-        counts.arrived += 1
+        counts.arrive(now_ns)
         if self._records:
             self._apply(self._records.until(now_ns))
         if hold.offer(message, ITEM, now_ns):

@@ -273,8 +273,7 @@ def test_one_limit_is_one_bucket_for_all_connections(
     expected += [it.message + it.waited_ns for it in hold.release(FOREVER_NS)]
     run.release(FOREVER_NS)
     assert [charge.at_ns for charge in run.made.charges] == sorted(expected)
-    waits = run.made.figures(1)
-    assert waits.waiting == 0
+    assert run.made.waits(1).waiting == 0
 
 
 @given(what=steps(None), first=limits([Excess.WAIT], [Mode.ENFORCE]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 from drld.cli.view.cells import cells, fit, visible
 from drld.cli.view.frame import Line, Span, Style
 from drld.cli.view.minute import BARS, Minute, Point, sparkline
-from drld.control.schema import LimitReport, SortKey, StatusReport
+from drld.control.schema import LimitReport, SortKey, StatusReport, WaitsReport
 from drld.units import human_amount, human_duration, human_number, human_rate
 
 SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
@@ -178,6 +178,11 @@ def table(seen: Seen, width: int, bars: str = BARS, cursor: int | None = None) -
     ]
     if any(it["excess"] == "mark" for it in limits):
         columns.insert(4, _Column("MARKED", 7, lambda _, last: _number(last.marked)))
+    if any(it["waits"] for it in limits):
+        columns[4:4] = [
+            _Column("WAITING", 7, lambda it, _: _of_waits(it, "waiting", human_number)),
+            _Column("P99", 8, lambda it, _: _of_waits(it, "p99_s", human_duration)),
+        ]
     if any(it["unit"] != "bytes" for it in limits):
         columns.insert(1, _Column("UNIT", 7, lambda it, _: _unit(it)))
     name = max([_NAME_CELLS[0], *(cells(visible(it["name"])) for it in limits)])
@@ -223,6 +228,7 @@ def _alone(seen: Seen, width: int, bars: str) -> list[Line]:
         ("flows", str(it["flows"])),
         ("peers", f"{_peers(it)}: {names}{unnamed}" if _peers(it) else "none connected"),
         ("unsaved", ", ".join(it["unsaved"]) or "-"),
+        *([("waiting", _waits(it["waits"]))] if it["waits"] else []),
     ]
     lines = [[Span(f"{name:<12}", Style.DIM), Span(value)] for name, value in fields]
     points = seen.minute.points(it["id"])
@@ -245,6 +251,17 @@ def _alone(seen: Seen, width: int, bars: str) -> list[Line]:
             ],
         ]
     return lines
+
+
+def _of_waits(
+    it: LimitReport, key: Literal["waiting", "p99_s"], shown: Callable[[float], str]
+) -> str:
+    return "-" if it["waits"] is None else shown(it["waits"][key])
+
+
+def _waits(waits: WaitsReport) -> str:
+    delays = " / ".join(human_duration(waits[key]) for key in ("p50_s", "p95_s", "p99_s"))
+    return f"{waits['waiting']}, access delay p50 / p95 / p99 {delays}"
 
 
 def _demand(seen: Seen, it: LimitReport, width: int, bars: str) -> str:

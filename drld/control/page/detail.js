@@ -1,7 +1,7 @@
 // One limit: how it is divided among the limiters, and the panels of its plane.
 
 import { Chart } from "./chart.js";
-import { axis, rate } from "./format.js";
+import { amount, axis, delays, rate } from "./format.js";
 
 const STACK_HEIGHT = 280;
 const PANEL_HEIGHT = 130;
@@ -95,7 +95,7 @@ export class Detail {
     this.name.textContent = limit.name;
     this.facts.textContent =
       `${limit.mode} · ${limit.allocator} · demand here ${format(limit.demand_bps)}` +
-      ` · flows here: ${limit.flows}${drops}${answering(limit, report.status)}`;
+      ` · flows here: ${limit.flows}${drops}${delays(limit.waits)}${answering(limit, report.status)}`;
     const layers = layersOf(samples, here, limit);
     this.#showLegend([...LINES].reverse().concat([...layers].reverse()), now, format);
     const label =
@@ -161,15 +161,17 @@ class PanelView {
   show(limit, kept, all) {
     const { title, counts, series } = this.panel;
     const unit = counts === "unit" ? limit.unit : limit.items;
-    const format = (value) => rate(value, unit);
-    const now = series.map(({ key }) => format(kept.rates[key]));
+    const level = counts === "level";
+    const format = (value) => (level ? amount(value) : rate(value, unit));
+    const of = (key, it) => (level ? it.levels : it.rates)[key] ?? null;
+    const now = series.map(({ key }) => format(of(key, kept.samples.at(-1))));
     now.forEach((text, index) => {
       this.values[index].textContent = text;
     });
     this.chart.draw({
       ...all,
-      axis: (value) => axis(value, unit),
-      lines: series.map(({ key, tone }) => ({ name: tone, of: (it) => it.rates[key] ?? null })),
+      axis: (value) => (level ? amount(value) : axis(value, unit)),
+      lines: series.map(({ key, tone }) => ({ name: tone, of: (it) => of(key, it) })),
       label: `${title}. Now ${series.map((it, index) => `${it.label} ${now[index]}`).join(", ")}.`,
     });
   }

@@ -27,6 +27,20 @@ export function axis(value, unit) {
   return unit === "bytes" ? `${Number(text)} ${prefix}bit/s` : `${Number(text)}${prefix && ` ${prefix}`}/s`;
 }
 
+// A number of items.
+export function amount(value) {
+  if (value === null || value === undefined) return "–";
+  const [text, prefix] = number(value);
+  return prefix ? `${text} ${prefix}` : text;
+}
+
+// The access delays of a limit whose items wait, in ms.
+export function delays(waits) {
+  if (!waits) return "";
+  const [p50, p95, p99] = [waits.p50_s, waits.p95_s, waits.p99_s].map((it) => Number((it * 1000).toPrecision(3)));
+  return ` · access delay p50 ${p50} ms, p95 ${p95} ms, p99 ${p99} ms`;
+}
+
 export function duration(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 100) return `${Math.round(seconds)} s`;

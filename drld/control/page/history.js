@@ -25,7 +25,8 @@ export class History {
       this.limits.delete(limit.name);
       this.limits.set(limit.name, kept);
       this.#measure(kept, limit, uptime);
-      kept.samples.push({ t: report.t, rates: kept.rates, ...parts(limit, kept.rates) });
+      const { rates } = kept;
+      kept.samples.push({ t: report.t, rates, levels: limit.waits ?? {}, ...parts(limit, rates) });
       while (kept.samples[0].t < report.t - SPAN_S - 2 * GAP_S) kept.samples.shift();
     }
     for (const name of this.limits.keys()) {

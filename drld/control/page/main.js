@@ -42,7 +42,8 @@ async function ask() {
   if (!planes.length) {
     planes = await fetched("/v1/panels");
     for (const plane of planes) {
-      for (const { series } of plane.panels) {
+      for (const { counts, series } of plane.panels) {
+        if (counts === "level") continue;
         for (const { key } of series) history.counters.add(key);
       }
       faults.name(plane.faults);

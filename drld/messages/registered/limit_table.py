@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, PrivateAttr
 
 from drld.allocators import ALLOCATORS
 from drld.burst import automatic_burst
@@ -16,7 +16,7 @@ from drld.config.schema import LimitTable, Table
 from drld.messages.per_client import MOST
 from drld.messages.quantity import BURST, RATE, parse_burst, parse_rate
 from drld.messages.spec import ITEM, MESSAGES, ByClient, Excess, MessageMatch
-from drld.messages.topics import MAX_FILTER
+from drld.messages.topics import MAX_FILTER, Notation
 from drld.policy import Keyed
 from drld.units import QuantityError, Unit
 
@@ -110,10 +110,18 @@ class MessageLimitTable(LimitTable):
     """What happens above the limit: messages wait for a token, with the allocators `static` and
     `adaptive`; or they are acknowledged and dropped, with any allocator."""
 
+    _notation: Notation | None = PrivateAttr(default=None)
+    """That of the brokers, of whose protocol `BrokersTable.check` takes note."""
+
+    def set_notation(self, notation: Notation) -> None:
+        """Its brokers write topics so."""
+        self._notation = notation
+
     def target(self) -> MessageMatch:
         """Which messages fall under the limit."""
-        by = self.match.client
-        return MessageMatch(self.match.broker, self.match.topic, ByClient(by) if by else None)
+        match = self.match
+        by = ByClient(match.client) if match.client else None
+        return MessageMatch(match.broker, match.topic, by, self._notation)
 
     @property
     def default_allocator(self) -> str | None:

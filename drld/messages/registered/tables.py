@@ -149,10 +149,11 @@ class BrokersTable(PlaneTable):
                     f"the broker's own address, and not {dotted(listens[broker.server])}",
                 )
         for index, limit in limits.items():
-            self._check_limit(["limit", index, "match"], limit.match, problems)
+            self._check_limit(["limit", index, "match"], limit, problems)
 
-    def _check_limit(self, where: Location, match: MessageMatchTable, problems: Problems) -> None:
+    def _check_limit(self, where: Location, limit: MessageLimitTable, problems: Problems) -> None:
         """See that a limit names brokers of one protocol, and a filter of it."""
+        match = limit.match
         protocols = {broker.name: broker.protocol for broker in self.broker}
         for name in match.broker:
             if name not in protocols:
@@ -164,8 +165,10 @@ class BrokersTable(PlaneTable):
                 [*where, "broker"], ", ".join(match.broker), "names of brokers of one protocol"
             )
         elif found:
+            notation = NOTATIONS[found.pop()]
+            limit.set_notation(notation)
             try:
-                check(match.topic, NOTATIONS[found.pop()])
+                check(match.topic, notation)
             except ValueError as error:
                 problems.add([*where, "topic"], must_be(str(error), match.topic))
 

@@ -81,7 +81,7 @@ def test_a_reload_takes_effect_on_those_that_wait() -> None:
     lanes = [made.gate.lane("mqtt") for _ in range(10)]
     for number in range(5026):
         made.gate.offer(lanes[number % 10], frame("a", f"{number}"), 0)
-    assert made.figures(1).waiting == 5000
+    assert made.waits(1).waiting == 5000
     at_ns = 10 * MS
     left = released(made, at_ns)
     assert len(left) == 110
@@ -95,7 +95,7 @@ def test_a_reload_takes_effect_on_those_that_wait() -> None:
     for lane in range(10):
         own = [number for number in numbers if number % 10 == lane]
         assert own == sorted(own)
-    assert made.figures(1).waiting == 0
+    assert made.waits(1).waiting == 0
     assert made.gate.due_ns is None
 
 
@@ -171,14 +171,14 @@ def test_shadow_mode_counts_what_would_have_waited_and_for_how_long() -> None:
             fate = each.gate.offer(lane, frame("a"), at_ms * MS)
             if each is shadow:
                 assert fate is Fate.FORWARD
-    assert shadow.figures(1).waiting == 0
+    assert shadow.waits(1).waiting == 0
     # Those that waited, and those that came behind them.
     assert len(released(real, 2000 * MS)) == 6
-    assert real.figures(1).waited == shadow.figures(1).waited == 4
+    assert real.waits(1).waited == shadow.waits(1).waited == 4
     for each in (real, shadow):
         each.read(1, 2000 * MS)
-    assert real.figures(1).delays == shadow.figures(1).delays
-    assert real.figures(1).delays.messages == len(times)
+    assert real.waits(1).delays == shadow.waits(1).delays
+    assert real.waits(1).delays.items == len(times)
     assert shadow.gate.held_bytes == 0
 
 
@@ -188,11 +188,11 @@ def test_a_flood_in_shadow_mode_is_forgotten_when_the_rate_changes() -> None:
     lane = made.gate.lane("mqtt")
     offered(made, lane, "a", "a" * 1001, 0)
     made.flush(NS_PER_S)
-    assert made.figures(1).waiting == 990
+    assert made.waits(1).waiting == 990
     attach(made, with_policy(limit, interval_ns=10**8), now_ns=NS_PER_S)
-    assert made.figures(1).waiting == 990
+    assert made.waits(1).waiting == 990
     attach(made, with_policy(limit, rate=20 * ITEM), now_ns=NS_PER_S)
-    assert made.figures(1).waiting == 0
+    assert made.waits(1).waiting == 0
 
 
 def test_dropped_messages_are_counted_and_never_wait() -> None:
@@ -313,7 +313,7 @@ def test_buckets_that_are_full_again_are_forgotten_and_others_are_bounded() -> N
         return offered(made, lane, "a", "x", at_ms * MS)
 
     def clients() -> int:
-        found = made.figures(1).clients
+        found = made.waits(1).clients
         assert found is not None
         return found
 

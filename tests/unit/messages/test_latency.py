@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.messages.latency import QUANTILES, WINDOW_NS, DelayWindow, Histogram
+from drld.messages.latency import WINDOW_NS, DelayWindow, Histogram
 from drld.model import NS_PER_S
+from drld.police.waits import QUANTILES
 
 US = 1000
 SECONDS_10 = WINDOW_NS // 6
@@ -59,10 +60,10 @@ def test_the_window_forgets_what_is_older_than_a_minute() -> None:
     for turn in range(1, 6):
         window.turn(turn * SECONDS_10)
         window.add(0)
-    assert window.delays().messages == 6
+    assert window.delays().items == 6
     assert window.delays().quantiles_ns[2] >= NS_PER_S
     window.turn(6 * SECONDS_10 - 1)
-    assert window.delays().messages == 6
+    assert window.delays().items == 6
     window.turn(6 * SECONDS_10)
     assert window.delays() == (5, [0, 0, 0])
     # Nothing was read for an hour.

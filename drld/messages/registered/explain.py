@@ -1,0 +1,170 @@
+"""How messages are explained: which limits one meets, and what each would do with it now.
+
+Nothing is charged or counted: each limit tries the message on a copy of its bucket.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, NamedTuple
+
+from drld.errors import InputError
+from drld.explanation import CapturedItem, Explanation, Words, row, tried
+from drld.messages.frame import Client
+from drld.messages.gate import Lane
+from drld.messages.spec import ITEM, Excess, MessageMatch
+from drld.messages.topics import Notation, Topics, check
+from drld.model import NS_PER_S, Enforcement
+from drld.police.policer import Policer
+from drld.policy import Mode
+from drld.spec import LimitSpec
+from drld.units import human_duration
+
+WORDS = Words("message", MessageMatch.flow, "forwarded", "dropped", "drops")
+_NAMES = ("broker", "topic", "client", "user", "address")
+
+
+class Asked(NamedTuple):
+    """A message, as a text says it."""
+
+    broker: str
+    topic: str
+    client: str = ""
+    """The identifier of the client that publishes it; the next two: its user, its address."""
+    user: str = ""
+    address: str = ""
+
+    def __str__(self) -> str:
+        values = zip(_NAMES, self, strict=True)
+        return " ".join(shlex.quote(f"{name}={value}") for name, value in values if value)
+
+    @property
+    def lane(self) -> Lane:
+        """A connection of its client."""
+        lane = Lane(self.broker, None, self.address, 0)
+        if self.client or self.user:
+            lane.client = Client(self.client, self.user or None, 0, 0)
+        return lane
+
+
+def read(text: str) -> Asked:
+    """The message of words such as `broker=mqtt topic=city/traffic client=sensor1`.
+
+    Raises:
+        InputError: they are none.
+    """
+    allowed = "a message must be broker=NAME topic=TOPIC, and may have client=, user= and address="
+    try:
+        pairs = [word.partition("=") for word in shlex.split(text)]
+    except ValueError:
+        raise InputError(allowed) from None
+    given = {name: value for name, equals, value in pairs if equals}
+    if len(given) < len(pairs) or given.keys() - {*_NAMES}:
+        raise InputError(allowed)
+    if not given.get("broker") or not given.get("topic"):
+        raise InputError(allowed)
+    return Asked(**given)
+
+
+def remarks(item: Asked) -> list[str]:
+    """What is to be known of a message."""
+    if not (item.client or item.user or item.address):
+        return ["The message names no client: it is judged as one of a new client."]
+    return []
+
+
+def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:  # noqa: ARG001
+    """There are no captures of messages.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError("messages are explained one by one: there are no captures of them")
+
+
+class Explainer:
+    """A set of limits, of which those on messages are explained."""
+
+    def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
+        """Prepare to explain messages.
+
+        Args:
+            limits: all limits in the order of the configuration; those of other planes are skipped.
+            misses: whether limits that a message does not fall under are explained, too.
+        """
+        self._limits = [
+            (limit, limit.match) for limit in limits if isinstance(limit.match, MessageMatch)
+        ]
+        self._misses = misses
+
+    def explain(
+        self,
+        asked: Asked,
+        policing: Callable[[LimitSpec, Lane], tuple[Policer, Enforcement]],
+        now_ns: int,
+    ) -> Iterator[Explanation]:
+        """What each limit does with a message, in the order in which it comes to them.
+
+        Args:
+            asked: the message.
+            policing: a limit's present bucket, to try the message on, and the record in force;
+                raises KeyError if the limit is gone.
+            now_ns: the time, ns.
+        """
+        dropped = None
+        for limit, match in self._limits:
+            if (misses := first_miss(match, asked)) is not None:
+                if self._misses:
+                    yield row(limit, misses=misses)
+            elif dropped is not None:
+                yield row(limit, reason=f"not checked: {dropped} drops the message")
+            else:
+                try:
+                    trial = policing(limit, asked.lane)
+                except KeyError:
+                    continue  # A reload has removed the limit.
+                found = _tried(limit, trial, now_ns)
+                if found["verdict"] == "drop":
+                    dropped = limit.name
+                yield found
+
+
+def _tried(limit: LimitSpec, trial: tuple[Policer, Enforcement], now_ns: int) -> Explanation:
+    policer, record = trial
+    policy = limit.policy
+    if policy.keyed is not None:
+        # The engine has no record of what each client has.
+        record = Enforcement(fill_rate=policy.rate, depth=policer.bucket.depth)
+    wait_ns = policer.wait_ns(0, ITEM, now_ns)
+    found = tried(limit, (policer, record), 0, ITEM, now_ns, words=WORDS)
+    if policy.excess is Excess.WAIT and policy.mode is not Mode.PAUSE and wait_ns != 0:
+        after = "for ever" if wait_ns is None else f"for {human_duration(wait_ns / NS_PER_S)}"
+        shadow = policy.mode is Mode.SHADOW
+        held = found["reason"].removeprefix("shadow mode; it would be dropped: ")
+        found["reason"] = (
+            f"{'shadow mode; it would wait' if shadow else 'it waits'} {after}: {held}"
+        )
+        found["verdict"] = "forward" if shadow else "wait"
+    return found
+
+
+def first_miss(match: MessageMatch, asked: Asked) -> str | None:
+    """The first criterion of a limit that a message fails, and why; None: it falls under it."""
+    if asked.broker not in match.broker:
+        return f"broker: {asked.broker} is not {' or '.join(match.broker)}"
+    if not _matches(match, asked.topic):
+        return f"topic: {asked.topic} does not match {match.topic}"
+    return None
+
+
+def _matches(match: MessageMatch, topic: str) -> bool:
+    """Whether a filter matches; one whose protocol is not known here, in either notation."""
+    for notation in Notation if match.notation is None else (match.notation,):
+        try:
+            check(match.topic, notation)
+        except ValueError:
+            continue
+        if Topics([(match.topic, True)], notation).match(topic):
+            return True
+    return False
