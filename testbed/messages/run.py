@@ -36,7 +36,7 @@ def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict
     return {
         "allocator": name, "repetition": repetition, "datapath": "virtual time",
         "burst": burst, "messages": len(access), "waited": sum(map(bool, access)),
-        "access": _summary(access), "latency": _summary(total),
+        "access": summary(access), "latency": summary(total),
     }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def _profiled(case: Case, repetition: int) -> int:
     return envelope(trace, duration_ns).burst
 
 
-def _summary(delays_ns: list[int]) -> dict[str, float]:
+def summary(delays_ns: list[int]) -> dict[str, float]:
     """Mean and quantiles, ms."""
     delays_ns.sort()
     found = {name: delays_ns[int(at * len(delays_ns))] / 1e6 for name, at in _QUANTILES.items()}

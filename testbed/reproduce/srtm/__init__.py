@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from testbed.reproduce.srtm import bursts, penalty, tradeoff
+from testbed.reproduce.srtm import bursts, penalty, real_brokers, tradeoff
 
-FIGURES = (penalty.FIGURE, tradeoff.FIGURE, bursts.FIGURE)
+FIGURES = (penalty.FIGURE, tradeoff.FIGURE, bursts.FIGURE, real_brokers.FIGURE)

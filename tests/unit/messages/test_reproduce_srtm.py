@@ -12,6 +12,8 @@ from drld.messages.penalty import mean_delay, tail_delay
 from testbed.harness.figure import Figure
 from testbed.harness.results import Results
 from testbed.messages.case import Case
+from testbed.messages.real.case import RealCase
+from testbed.messages.real.series import RealMessageSeries
 from testbed.messages.run import carry_out
 from testbed.messages.series import MessageSeries
 from testbed.reproduce.registry import FIGURES, GROUPS
@@ -24,9 +26,12 @@ PAPER_MS = {"1": 60.0, "2": 0.8, "3": 1.0, "4": 1.3, "5": 1.7, "6": 2.2}
 """99th percentiles of figure 6b, read from its shape."""
 
 
-def a_record(series: MessageSeries, brokers: str, number: int) -> dict[str, Any]:
+def a_record(
+    series: MessageSeries | RealMessageSeries, brokers: str, number: int
+) -> dict[str, Any]:
     case, parts = series.case, int(brokers)
-    rate, burst = float(case.rate), 26 * case.batch
+    slow = case.dilate if isinstance(case, RealCase) else 1
+    rate, burst = float(case.rate) / slow, 26 * case.batch
     delays = {
         "mean": 1e3 * mean_delay(rate / parts, 26 / parts, RHO),
         "p50": 0.0,
@@ -34,16 +39,17 @@ def a_record(series: MessageSeries, brokers: str, number: int) -> dict[str, Any]
         "p99": 1e3 * tail_delay(rate, burst, 1 / parts),
     }
     latency = {**delays, "p99": PAPER_MS[brokers] if case.publishers == 6000 else delays["p99"]}
+    real = {"access_p99_ms": delays["p99"], "late_ms": 0.1} if slow > 1 else {}
     return {
         "allocator": brokers, "repetition": number, "datapath": "virtual time", "burst": burst,
-        "messages": 1000, "waited": 10, "access": delays, "latency": latency,
+        "messages": 1000, "waited": 10, "access": delays, "latency": latency, **real,
     }  # fmt: skip
 
 
 def results(figure: Figure, change: Change = lambda *_: None) -> Results:
     found = {}
     for series in figure.all_series:
-        assert isinstance(series, MessageSeries)
+        assert isinstance(series, MessageSeries | RealMessageSeries)
         runs = []
         for brokers, number in series.plan(False).runs:
             record = a_record(series, brokers, number)
@@ -69,6 +75,9 @@ def test_published_figures_hold_and_are_drawn(name: str, tmp_path: Path) -> None
         ("srtm-tradeoff", ("srtm/tradeoff", "1", "latency"), 1.0, 1),
         ("srtm-tradeoff", ("srtm/tradeoff", "2", "latency"), 2.1, 3),
         ("srtm-bursts", ("srtm/batches", "6", "access"), 20.0, 1),
+        ("srtm-real", ("srtm/real-nats", "6", "latency"), 80.0, 2),
+        ("srtm-real", ("srtm/real-mqtt", "1", "latency"), 15.0, 5),
+        ("srtm-real", ("srtm/real-virtual", "3", "access"), 2.0, 2),
     ],
 )
 def test_other_figures_fail(

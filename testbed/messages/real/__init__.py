@@ -1,0 +1,1 @@
+"""Real brokers behind real daemons, with publishers that keep to a schedule."""
