@@ -36,7 +36,7 @@ from drld.config.plane_tables import PlaneTables, plane_of, planes
 from drld.config.probes import read_probes
 from drld.config.problems import Location, Problems, must_be
 from drld.config.registry import read_registry
-from drld.config.regular_file import check_writers, read_regular
+from drld.config.regular_file import check_folder, check_owner, check_writers, read_regular
 from drld.config.remarks import remarks
 from drld.config.schema import (
     GossipTable,
@@ -128,6 +128,10 @@ def read(path: str | os.PathLike[str], layers: tuple[Layer, ...] | None = None) 
         ConfigError: one cannot be read, is not TOML, or is a drop-in with more than limits.
     """
     document, file = _document(path, check_writers)
+    try:
+        check_folder(Path(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{file}: {_reason(error)}"]) from error
     return Files(file, document, read_drop_ins(file) if layers is None else layers)
 
 
@@ -141,6 +145,7 @@ def read_drop_ins(file: str) -> tuple[Layer, ...]:
     try:
         found = sorted(drop_in for drop_in in directory.iterdir() if _is_drop_in(drop_in.name))
         check_writers(directory.stat())
+        check_owner(Path(file), directory)
     except FileNotFoundError:
         found = []
     except (OSError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from pathlib import Path
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a directory"),
@@ -56,3 +57,37 @@ def check_writers(found: os.stat_result) -> None:
         raise ValueError(
             f"must not be writable by every user: run chmod o-w on it (got mode {mode:o})"
         )
+
+
+def check_folder(path: Path) -> None:
+    """Refuse the folder of a file where every user may put another file into its place.
+
+    In one with the sticky bit, such as /tmp, nobody may; but what is not there yet can be anybody's
+    (`check_owner`).
+
+    Raises:
+        OSError: it cannot be looked at.
+        ValueError: every user may.
+    """
+    found = path.parent.stat()
+    if not found.st_mode & stat.S_ISVTX:
+        try:
+            check_writers(found)
+        except ValueError as error:
+            raise ValueError(f"its folder {error}") from None
+
+
+def check_owner(path: Path, directory: Path) -> None:
+    """Refuse the drop-ins of a file where any user may have made their directory.
+
+    Raises:
+        OSError: one cannot be looked at.
+        ValueError: somebody else has made it, in a folder that every user may write.
+    """
+    if path.parent.stat().st_mode & stat.S_IWOTH:
+        owner = directory.stat().st_uid
+        if owner not in (0, os.geteuid(), path.stat().st_uid):
+            raise ValueError(
+                "must be owned by root or the owner of the configuration, as every user may write "
+                f"its folder (got user {owner})"
+            )

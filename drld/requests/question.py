@@ -122,7 +122,8 @@ def _request(asked: dict[str, Any], pairs: dict[str, Any], caller: str) -> Reque
         descriptor.check(pairs),
         cost,
         None if size is None else _amount("bytes", size, 1),
-        _caller(asked.get("caller", caller)),
+        # A proxy has an empty text for a client without a name.
+        _caller(caller if asked.get("caller", "") == "" else asked["caller"]),
         None if least is None else _amount("at_least", least, 1, cost),
         charge,
     )

@@ -40,14 +40,15 @@ def grpc_handlers(datapath: RequestDatapath, clock: Clock, trusted: Trusted) -> 
     return {
         _path(RLS): Handler(rls.should_rate_limit),
         _path(HEALTH): Handler(health.check),
+        _path(HEALTH, 1): Handler(health.watch, farewell=health.NOT_SERVING),
         **{_path(it): Handler(reflection.reflect, streams=True) for it in REFLECTION},
     }
 
 
-def _path(file: File) -> bytes:
-    """The path of the first method."""
+def _path(file: File, method: int = 0) -> bytes:
+    """The path of a method, by its place."""
     (service,) = file.services
-    return f"/{file.package}.{service.name}/{service.methods[0].name}".encode()
+    return f"/{file.package}.{service.name}/{service.methods[method].name}".encode()
 
 
 class GrpcConnection:

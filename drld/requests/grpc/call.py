@@ -50,6 +50,9 @@ class Handler(NamedTuple):
     """Makes a message of a message, and raises `CallError` or `InputError` if it cannot."""
     streams: bool = False
     """Whether a call has any number of messages, each with its answer; else it has one."""
+    farewell: bytes | None = None
+    """A call stays open after its answer until the connection ends: then this message ends it.
+    None: it does not."""
 
 
 Handlers = Mapping[bytes, Handler]

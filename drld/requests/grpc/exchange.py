@@ -18,7 +18,7 @@ Strangers write what comes in, so everything has a bound:
 | time until an answer is taken | `ANSWER_S` | the call is reset |
 | bytes of answers that are not taken | `MAX_UNREAD_BYTES` | the end |
 | frames that bring no call nearer to its end | `SPARE_FRAMES`, and so many a second | the end |
-| time without a call | `CALL_S` at first, then `IDLE_S` | GOAWAY, the end after `DRAIN_S` |
+| time without a call but those that stay | `CALL_S`, `IDLE_S` | GOAWAY, the end in `DRAIN_S` |
 | memory of closed streams, and of headers sent | `Http2` | forgotten |
 
 The end is that of the connection, with GOAWAY; the statuses are RESOURCE_EXHAUSTED and
@@ -133,6 +133,8 @@ class _Call:
     """Whether the client did not take something; all that follows has the time of that."""
     last: Headers | None = None
     """What comes after that; None: not known yet."""
+    stays: bool = False
+    """Whether it is answered, and waits for its farewell."""
 
 
 class Asked(NamedTuple):
@@ -160,7 +162,7 @@ class Exchange:
         frames are read: `h2` has read the next ones already when it reports a frame."""
         self._opens = False
         """Whether a client takes more than before."""
-        self._held = self._unread = self._silent = self._taken = 0
+        self._held = self._unread = self._silent = self._taken = self._staying = 0
         self._last_headers: Sequence[Any] = ()
         self._last_head = self._head(())
         self._spare, self._spared_at = float(SPARE_FRAMES), now
@@ -181,7 +183,13 @@ class Exchange:
     @property
     def deadline(self) -> float:
         """When `expire` has something to do, if nothing comes before."""
-        return min((it.deadline for it in self._calls.values()), default=self._idle_until)
+        least = min((it.deadline for it in self._calls.values()), default=math.inf)
+        return min(least, self._idle_until) if self._idle else least
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no call waits for an answer."""
+        return len(self._calls) == self._staying
 
     def output(self) -> bytes:
         """What is to be sent now."""
@@ -245,7 +253,10 @@ class Exchange:
             call.begun = True
         call.unsent += _HEAD.pack(0, len(message)) + message
         self._unread += _HEAD.size + len(message)
-        if not call.head.handler.streams:
+        if call.head.handler.farewell is not None and not self._draining:
+            call.stays, call.deadline = True, call.give_up
+            self._staying += 1
+        elif not call.head.handler.streams:
             call.last = _DONE
         self._pump(stream, call, now)
 
@@ -263,7 +274,7 @@ class Exchange:
                 self._forget(stream)
             else:
                 self.fail(stream, Status.DEADLINE_EXCEEDED, "the call was not complete in time")
-        if not self._calls and now >= self._idle_until:
+        if self._idle and now >= self._idle_until:
             if self._draining:
                 self._http.close_connection()
                 self.over = True
@@ -278,6 +289,18 @@ class Exchange:
             frame = GoAwayFrame(0, last_stream_id=_LAST_STREAM, error_code=ErrorCodes.NO_ERROR)
             self._out += self._http.data_to_send() + frame.serialize()
             self._idle_until = now + DRAIN_S
+            for stream, call in list(self._calls.items()):
+                if call.stays:
+                    self._say_farewell(stream, call, now)
+
+    def _say_farewell(self, stream: int, call: _Call, now: float) -> None:
+        """End a call that stays."""
+        message = call.head.handler.farewell or b""
+        call.unsent += _HEAD.pack(0, len(message)) + message
+        self._unread += _HEAD.size + len(message)
+        call.stays, call.last = False, _DONE
+        self._staying -= 1
+        self._pump(stream, call, now)
 
     # Events
 
@@ -433,6 +456,8 @@ class Exchange:
             http.send_data(stream, part)
         if call.last is not None:
             self._end(stream, call, call.last)
+        elif call.stays:
+            call.blocked, call.deadline = False, call.give_up
 
     def _end(self, stream: int, call: _Call, headers: Headers) -> None:
         """Send the last of a call: its trailers, or all of its answer."""
@@ -446,6 +471,7 @@ class Exchange:
 
     def _forget(self, stream: int) -> None:
         call = self._calls.pop(stream)
+        self._staying -= call.stays
         message = 0 if call.message is None else len(call.message) + _HEAD.size
         self._held -= len(call.received) + message
         self._unread -= len(call.unsent)

@@ -1,7 +1,7 @@
 """Health (grpc.health.v1): whether this limiter answers.
 
-There is no `Watch`: clients that find it missing take a limiter for healthy whose connection lives
-(https://grpc.io/docs/guides/health-checking), and a limiter that stops says so by GOAWAY.
+`Watch` says that it does, and once more when it does not any longer: when the connection ends, as
+the limiter stops or the client has asked nothing else for long.
 """
 
 from __future__ import annotations
@@ -11,9 +11,23 @@ from drld.requests.grpc.reflection import service_names
 from drld.requests.grpc.schema import HEALTH_REQUEST, HEALTH_RESPONSE, SERVING_STATUS
 
 
+def _response(status: str) -> bytes:
+    return HEALTH_RESPONSE.encode({"status": SERVING_STATUS.values[status]})
+
+
+NOT_SERVING = _response("NOT_SERVING")
+"""The last of a `Watch`."""
+
+
 def check(data: bytes, _: Origin) -> bytes:
     """Say that the service asked for, or the whole server, serves."""
     name = HEALTH_REQUEST.decode(data).get("service", "")
     if name and name not in service_names():
         raise CallError(Status.NOT_FOUND, "there is no such service")
-    return HEALTH_RESPONSE.encode({"status": SERVING_STATUS.values["SERVING"]})
+    return _response("SERVING")
+
+
+def watch(data: bytes, _: Origin) -> bytes:
+    """Say the same; a service that is not there may come, so it is no error."""
+    name = HEALTH_REQUEST.decode(data).get("service", "")
+    return _response("SERVING" if not name or name in service_names() else "SERVICE_UNKNOWN")

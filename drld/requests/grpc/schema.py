@@ -126,7 +126,15 @@ HEALTH = File(
     "grpc/health/v1/health.proto",
     "grpc.health.v1",
     types=(HEALTH_REQUEST, HEALTH_RESPONSE),
-    services=(Service("Health", (Method("Check", HEALTH_REQUEST, HEALTH_RESPONSE),)),),
+    services=(
+        Service(
+            "Health",
+            (
+                Method("Check", HEALTH_REQUEST, HEALTH_RESPONSE),
+                Method("Watch", HEALTH_REQUEST, HEALTH_RESPONSE, server_streams=True),
+            ),
+        ),
+    ),
 )
 
 REFLECTION_REQUEST = Message(

@@ -18,7 +18,14 @@ FEW_LIMITERS = 10
 
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on what a configuration says of requests."""
-    return [*_open(spec), *_small(spec), *_forgetful(spec), *_lasting(spec), *_many(spec)]
+    return [
+        *_open(spec),
+        *_small(spec),
+        *_forgetful(spec),
+        *_lasting(spec),
+        *_many(spec),
+        *_alone(spec),
+    ]
 
 
 def _open(spec: LimiterSpec) -> list[str]:
@@ -75,6 +82,21 @@ def _many(spec: LimiterSpec) -> list[str]:
     return [
         "limit.match.per: entries a second, at most, for a key in use at all limiters: "
         f"{some(found)} (docs/requests-per-user.md)"
+    ]
+
+
+def _alone(spec: LimiterSpec) -> list[str]:
+    """Pairs in `where` and in `per`: they have one value in all keys."""
+    found = {
+        name: limit.policy.name
+        for limit in spec.limits
+        if isinstance(match := limit.match, RequestMatch)
+        for name in match.per if name in match.where
+    }  # fmt: skip
+    return [
+        f"limit.match: where and per name the same pair, so {name} is the same in all keys of "
+        f"{limit}: leave it out of per"
+        for name, limit in found.items()
     ]
 
 

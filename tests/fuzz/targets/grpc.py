@@ -91,6 +91,7 @@ def seeds() -> list[bytes]:
     data = b"\0" + len(message).to_bytes(4, "big") + message
     reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
     other = Encoder().encode([*{**named, ":path": reflection}.items()])
+    watch = Encoder().encode([*{**named, ":path": "/grpc.health.v1.Health/Watch"}.items()])
     settings = SettingsFrame(0, {SettingsFrame.INITIAL_WINDOW_SIZE: 9, 1: 2**31})
     call: tuple[Frame, ...] = (
         HeadersFrame(1, block, flags=["END_HEADERS"]),
@@ -108,6 +109,10 @@ def seeds() -> list[bytes]:
             *(SettingsFrame(0), HeadersFrame(1, other, flags=["END_HEADERS"])),
             *(DataFrame(1, b"\0\0\0\0\2\x3a\0"), PingFrame(0, b"12345678")),
             *(DataFrame(1, b"", flags=["END_STREAM"]), PriorityFrame(3), GoAwayFrame(0)),
+        ],
+        [
+            *(settings, HeadersFrame(1, watch, flags=["END_HEADERS"])),
+            *(DataFrame(1, b"\0\0\0\0\0", flags=["END_STREAM"]), WindowUpdateFrame(1, 50)),
         ],
     ]
     return [b"".join(frame.serialize() for frame in frames) for frames in sent]

@@ -334,7 +334,7 @@ OTHERS: list[tuple[str, str]] = [
     ),
     (
         with_match("protocol = 6, source_port = []"),
-        "limit[0].match.source_port: must be at least one port (got an array)",
+        "limit[0].match.source_port: must be at least one port (got an empty array)",
     ),
 ]
 """The change to a good file, and the line that is said of it."""

@@ -77,6 +77,39 @@ def test_a_file_that_every_user_may_write_is_refused(tmp_path: Path) -> None:
     assert refusal(partial(config.load, path)) == [f"{directory}: {must} (got mode 1777)"]
 
 
+def test_a_folder_in_which_every_user_may_replace_the_file_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "drld.toml").write_text(GOOD)
+    tmp_path.chmod(0o777)
+    assert refusal(partial(config.load, path)) == [
+        f"{path}: its folder must not be writable by every user: run chmod o-w on it (got mode 777)"
+    ]
+    # As /tmp is: what is there stays what its owner wrote, and the rest may be anybody's.
+    tmp_path.chmod(0o1777)
+    assert config.load(path)
+    (tmp_path / "drld.toml.d").mkdir()
+    assert config.load(path)
+
+
+def test_drop_ins_that_somebody_else_may_have_made_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path := tmp_path / "drld.toml").write_text(GOOD)
+    (directory := tmp_path / "drld.toml.d").mkdir()
+    stat = Path.stat
+
+    def of_a_stranger(seen: Path) -> os.stat_result:
+        found = stat(seen)
+        return os.stat_result([*found[:4], 4711, *found[5:]]) if seen == directory else found
+
+    monkeypatch.setattr(Path, "stat", of_a_stranger)
+    assert config.load(path)
+    tmp_path.chmod(0o1777)
+    assert refusal(partial(config.load, path)) == [
+        f"{directory}: must be owned by root or the owner of the configuration, as every user may "
+        "write its folder (got user 4711)"
+    ]
+
+
 def test_a_mark_of_utf_8_in_front_is_no_part_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "drld.toml"
     path.write_text(GOOD, encoding="utf-8-sig")

@@ -49,7 +49,7 @@ def test_weights_of_limiters_that_the_file_does_not_name() -> None:
         (
             '"https://etcd1:2379"',
             "",
-            "registry.endpoints: must have 1 or more elements, not 0 (got an array)",
+            "registry.endpoints: must have 1 or more elements, not 0 (got an empty array)",
         ),
         ('["https://etcd1:2379"]', '"https://e:1"', "registry.endpoints: must be an array"),
         ('"edge"', '"a/b"', "registry.fleet: must be a name"),

@@ -104,7 +104,7 @@ BAD_LIMITS = {
     b"": "not JSON",
     b"\xff": "not JSON",
     b"[" * 100_000: "not JSON",
-    b"[]": "must be a table (got an array)",
+    b"[]": "must be a table (got an empty array)",
     limit(1, rate="10mbot"): "rate: must be a rate such as \"10mbit\" (got '10mbot')",
     limit(1, match={"protocol": "tcp"}): 'match: must have exactly one of "in" and "out"',
     limit(1, burst="automatic"): 'burst: must be "auto", or a size',

@@ -79,6 +79,10 @@ def seen(channel: grpc.Channel) -> dict[str, Any]:
         answer = health.Check(health_pb2.HealthCheckRequest(service=name), timeout=WAIT_S)
         found[f"health {name}"] = answer.status
     unknown = health_pb2.HealthCheckRequest(service="other")
+    for name in ("", "other"):
+        watched = health.Watch(health_pb2.HealthCheckRequest(service=name), timeout=WAIT_S)
+        found[f"watch {name}"] = next(watched).status
+        watched.cancel()
     found["no health"] = status_of(lambda: health.Check(unknown, timeout=WAIT_S))
     # More than may be open at a time: grpcio keeps the others back.
     calls = [method.future(request({}, domain="many"), timeout=WAIT_S) for _ in range(CALLS)]

@@ -17,6 +17,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.events import StreamEnded as Ended
+from h2.exceptions import TooManyStreamsError
 from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 from hyperframe.frame import (
@@ -37,6 +38,7 @@ from drld.requests.grpc.call import CallError, Handler, Origin, Status
 from drld.requests.grpc.exchange import PREFACE, Exchange
 
 UNARY, STREAM, FAILS = b"/a.B/Unary", b"/a.B/Stream", b"/a.B/Fails"
+STAYS = b"/a.B/Stays"
 
 
 def echo(data: bytes, origin: Origin) -> bytes:
@@ -47,7 +49,10 @@ def fails(_: bytes, __: Origin) -> bytes:
     raise CallError(Status.NOT_FOUND, "there is 0 % of é")
 
 
-HANDLERS = {UNARY: Handler(echo), STREAM: Handler(echo, streams=True), FAILS: Handler(fails)}
+HANDLERS = {
+    UNARY: Handler(echo), STREAM: Handler(echo, streams=True), FAILS: Handler(fails),
+    STAYS: Handler(echo, farewell=b"bye"),
+}  # fmt: skip
 
 
 def kinds_of(data: bytes) -> list[tuple[str, int]]:
@@ -514,6 +519,66 @@ def test_an_idle_connection_ends_gently(client: Client2) -> None:
     assert not client.server.over
     client.later(bounds.DRAIN_S)
     assert client.server.over
+
+
+def test_a_call_that_stays_ends_with_the_connection(client: Client2) -> None:
+    stream = client.call(path=STAYS)
+    assert client.of(stream)[1] == framed(b"hime")
+    # It takes no part in the bounds on calls that wait for an answer, and is no reason to stay.
+    client.later(bounds.CALL_S + bounds.ANSWER_S)
+    assert client.server.deadline == bounds.IDLE_S
+    client.now = 100.0
+    assert client.status(client.call()) == "0"
+    assert client.server.deadline == 100.0 + bounds.IDLE_S
+    data = client.http.data_to_send()
+    client.server.expire(100.0 + bounds.IDLE_S)
+    assert kinds_of(out := client.server.output()) == [
+        ("GoAwayFrame", 0), ("DataFrame", stream), ("HeadersFrame", stream)
+    ]  # fmt: skip
+    assert framed(b"bye") in out
+    assert not client.server._calls
+    # One that comes after that is told both at once.
+    again = client.begin(path=STAYS)
+    client.http.send_data(again, framed(b""), end_stream=True)
+    client.server.receive(data + client.http.data_to_send(), 400.1)
+    asked = client.server.next(400.1)
+    assert asked is not None
+    client.server.reply(asked, b"hello", 400.1)
+    assert kinds_of(client.server.output())[-1] == ("HeadersFrame", again)
+    client.server.expire(100.0 + bounds.IDLE_S + bounds.DRAIN_S)
+    assert client.server.over
+
+
+def test_calls_that_stay_end_by_their_deadline_or_their_client_and_have_their_bound() -> None:
+    client = Client2()
+    timed = client.call(path=STAYS, grpc_timeout="9S")
+    client.later(9.0)
+    assert client.status(timed) == str(int(Status.DEADLINE_EXCEEDED))
+    taken_back = client.call(path=STAYS)
+    client.http.reset_stream(taken_back)
+    client.flush()
+    assert not client.server._calls
+    assert client.server._staying == 0
+    for _ in range(bounds.MAX_CALLS):
+        client.call(path=STAYS)
+    assert client.server._staying == bounds.MAX_CALLS
+    client.http.remote_settings.max_concurrent_streams = 1000
+    with pytest.raises(TooManyStreamsError):
+        client.call(path=STAYS)
+
+
+def test_an_answer_of_a_call_that_stays_is_taken_in_time() -> None:
+    client = Client2(window=3)
+    stream = client.call(path=STAYS)
+    assert client.server.deadline == bounds.ANSWER_S
+    client.http.increment_flow_control_window(100, stream)
+    client.flush()
+    assert client.of(stream)[1] == framed(b"hime")
+    assert client.server.deadline == bounds.IDLE_S
+    other = client.call(path=STAYS)
+    client.later(bounds.ANSWER_S)
+    assert any(isinstance(it, StreamReset) and it.stream_id == other for it in client.events)
+    assert client.server._staying == 1
 
 
 def test_open_calls_are_answered_when_the_daemon_stops() -> None:

@@ -32,7 +32,7 @@ from .test_grpc_exchange import framed, kinds_of
 CALLS = 1000
 """Of grpc_client.py."""
 ROOT = Path(__file__).resolve().parents[3]
-OK, OVER, SERVING = 1, 2, 1
+OK, OVER, SERVING, SERVICE_UNKNOWN = 1, 2, 1, 3
 NAMED = [
     *((":method", "POST"), (":scheme", "http"), (":authority", "x")),
     ("content-type", "application/grpc"),
@@ -71,6 +71,8 @@ async def test_what_clients_of_grpcio_see(tmp_path: Path) -> None:
         "health ": SERVING,
         f"health {SERVICE}.RateLimitService": SERVING,
         "no health": "NOT_FOUND: there is no such service",
+        "watch ": SERVING,
+        "watch other": SERVICE_UNKNOWN,
         "many": {str(OK): CALLS - 10, str(OVER): 10},
     }
     # What was refused, asked or broken has taken nothing.

@@ -173,6 +173,8 @@ def test_a_queue_has_no_element_for_each_byte() -> None:
 def test_what_makes_no_key(per: str) -> None:
     (problem,) = problems(keyed(per=per))
     assert problem.startswith("drld.toml: limit[0].match.per: must be an array of 1 to 8 names")
+    got = {"[]": "an empty array", "1": "1"}.get(per, "an array")
+    assert problem.endswith(f"(got {got})")
 
 
 def test_keys_of_limits_with_keys_are_for_them_alone() -> None:
@@ -206,6 +208,16 @@ def test_the_port_for_deltas() -> None:
     assert problems(text.replace("8000", "0")) == [
         "drld.toml: requests.peer_port: must be at least 1 (got 0)"
     ]
+
+
+def test_a_pair_that_is_in_where_and_in_per_is_remarked_on() -> None:
+    text = keyed(per='["user", "plan"]').replace('"api",', '"api", where = { plan = "free" },')
+    assert config.remarks(config.parse(text, "f")) == [
+        "limit.match: where and per name the same pair, so plan is the same in all keys of api: "
+        "leave it out of per"
+    ]
+    other = text.replace("plan = ", "region = ")
+    assert config.remarks(config.parse(other, "f")) == []
 
 
 def test_remarks_on_buckets_that_surprise() -> None:

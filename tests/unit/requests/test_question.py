@@ -36,6 +36,8 @@ CALLER = "192.0.2.1"
             429,
         ),
         (b"namespace=api&user=&cost=0", Request("api", {"user": ""}, 0, caller=CALLER), 429),
+        # As nginx asks for a client without a name.
+        (b"namespace=api&caller=&cost=0", Request("api", {}, 0, caller=CALLER), 429),
     ],
 )
 def test_queries(query: bytes, request_: Request, refusal: int) -> None:
@@ -66,7 +68,6 @@ def test_queries(query: bytes, request_: Request, refusal: int) -> None:
         (b"namespace=a&at_least=1&charge=true", "at_least: must not be given with charge"),
         (b"namespace=a&charge=yes", "charge: must be true or false"),
         (b"namespace=a&cost=0&charge=true", "charge: must have a cost of at least 1, or bytes"),
-        (b"namespace=a&caller=", "caller: must be a text"),
         (b"namespace=a&caller=" + b"x" * 257, "caller: must be a text of 1 to 256 bytes"),
         (b"namespace=a&refused=401", "refused: must be 429 or 403"),
         (b"namespace=a&u=" + b"x" * 256, "256 bytes at most"),
@@ -115,6 +116,8 @@ def test_json() -> None:
         (b'{"namespace": "a", "descriptor": {"b": 1}}', "must be a text"),
         (b'{"namespace": "a", "descriptor": {"b": "\\ud800"}}', "must be text in UTF-8"),
         (b'{"namespace": "a", "caller": "\\ud800"}', "caller: must be a text"),
+        (b'{"namespace": "a", "caller": 0}', "caller: must be a text"),
+        (b'{"namespace": "a", "caller": null}', "caller: must be a text"),
     ],
 )
 def test_what_is_no_json(body: bytes, reason: str) -> None:

@@ -17,6 +17,7 @@ from drld.requests.caller import Client
 from drld.requests.datapath import RequestDatapath
 from drld.requests.grpc.call import CallError, Origin, Status
 from drld.requests.grpc.ratelimit import MAX_DESCRIPTORS, RateLimitService
+from drld.requests.question import of_batch, of_json, of_query
 from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
 
@@ -148,6 +149,33 @@ def test_more_hits_than_any_burst_never_pass() -> None:
     assert codes(answer) == (OVER, [OVER, OVER])
     assert "retry-after" not in headers(answer)
     assert path.counters()["requests_oversized"] == 1
+
+
+def test_an_empty_value_is_one_key_at_every_front_and_no_value_is_none() -> None:
+    """Clients without a name share a bucket, wherever they ask; only a request without the pair
+    has none."""
+    path = RequestDatapath(Random(1), b"secret")
+    path.attach([(it, Enforcement()) for it in config.parse(KEYED, "f").limits], 0)
+    assert codes(ask(path, request({"user": ""}, hits=18))) == (OK, [OK])
+    asked = [
+        of_query(b"namespace=api&user=", "192.0.2.1")[0],
+        of_json(b'{"namespace": "api", "descriptor": {"user": ""}}', "192.0.2.2")[0][0],
+        of_batch(["api", "", "user", ""], {"cost": 1}, "192.0.2.3"),
+    ]
+    assert [path.decide(it, 0).admitted for it in asked] == [True, True, False]
+    assert codes(ask(path, request({"user": ""}))) == (OVER, [OVER])
+    assert codes(ask(path, request({}))) == (OK, [OK])
+    assert path.counters()["requests_unmatched"] == 1
+
+
+def test_what_no_limit_knows_is_admitted_and_counted() -> None:
+    """A namespace that no limit has, as one with a typing error."""
+    path = RequestDatapath(Random(1), b"secret")
+    path.attach([(it, Enforcement()) for it in config.parse(KEYED, "f").limits], 0)
+    assert codes(ask(path, request({"user": "a"}, domain="apj", hits=99))) == (OK, [OK])
+    assert codes(ask(path, request({"user": "a"}, {}, domain="apj"))) == (OK, [OK, OK])
+    assert path.counters() == {"requests_unmatched": 3, "requests_oversized": 0}
+    assert not path.keyed.limits[1].replica.buckets
 
 
 def test_a_charge_passes_and_leaves_debt() -> None:
