@@ -12,6 +12,7 @@ import httpx
 import trio
 
 from drld.config.toml_text import toml
+from drld.model import NS_PER_S
 from testbed.crew import Child, Crew
 from testbed.errors import MeasurementError
 
@@ -114,6 +115,14 @@ class Daemon:
         stat = self._proc("stat")
         fields = stat[stat.rindex(")") + 2 :].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def waited_s(self) -> float:
+        """Time for which its main thread could run and had no processor.
+
+        Raises:
+            MeasurementError: it ended.
+        """
+        return int(self._proc("schedstat").split()[1]) / NS_PER_S
 
     def resident_bytes(self, field: str = "VmRSS") -> int:
         """Its resident memory; `VmHWM` is the most up to now, its start included.

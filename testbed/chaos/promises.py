@@ -46,7 +46,7 @@ LEAST: Mapping[str, Mapping[str, float]] = {
     # A daemon stands still for longer.
     FROZEN: {"mesh": 0.85, "tree": 0.52, "pushsum": 0.83},
     # One stands still for longer, and nothing passes its host meanwhile.
-    FROZEN_CLOSED: {"mesh": 0.56, "tree": 0.39, "pushsum": 0.56},
+    FROZEN_CLOSED: {"mesh": 0.56, "tree": 0.39, "pushsum": 0.16},
     # One limiter is cut off and back, again and again, at random or in the worst of rhythms.
     FLAPPING: {"mesh": 0.68, "tree": 0.42, "pushsum": 0.56},
     # So many daemons die, for longer, and their datapaths go on.

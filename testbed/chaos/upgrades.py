@@ -17,7 +17,7 @@ import trio
 
 from testbed import child, netns
 from testbed.chaos.configs import TOLD_S, told
-from testbed.chaos.deaths import READY_S, RECOVER_S, RESTARTED_LINES
+from testbed.chaos.deaths import RECOVER_S, RESTARTED_LINES, ready, took_to_start
 from testbed.chaos.fault import NFQUEUE, Episode, Fault, took_s
 from testbed.chaos.members import WATCHED, Member
 from testbed.chaos.promises import CLOSED, KILLED, RESTARTED, RESTARTED_CLOSED, promised
@@ -46,7 +46,7 @@ def _upgrade(other_version: Callable[[Path, Scene], Path]) -> Callable[..., Awai
         for member in members:
             refused.subtract(await _rejected(member))
         begin_s = time.monotonic()
-        ready_s = down_s = 0.0
+        start_s = down_s = 0.0
         connected_s: list[float | None] = []
         others, disagreeing = 0, 0
         named: list[Check] = []
@@ -60,7 +60,7 @@ def _upgrade(other_version: Callable[[Path, Scene], Path]) -> Callable[..., Awai
                 await scene.revive([member])
                 up_s = time.monotonic()
                 down_s += up_s - killed_s + 0.2
-                ready_s = max(ready_s, up_s - killed_s)
+                start_s = max(start_s, took_to_start(up_s - killed_s, [member]))
                 connected_s.append(await took_s(lambda: _connected(scene), up_s, 2 * _CONNECTED_S))
                 healed_s = time.monotonic()
                 # Whoever differs is found within this time, and the next restart is apart.
@@ -86,7 +86,7 @@ def _upgrade(other_version: Callable[[Path, Scene], Path]) -> Callable[..., Awai
             checks=[
                 # One, two, three of three at the steps to the other version.
                 Check("daemons of the other version seen", others, least=1 + 2 + 3, most=1 + 2 + 3),
-                Check("ready after", ready_s, "s", most=READY_S),
+                ready(start_s),
                 Check("all connected after", slowest_s, "s", most=_CONNECTED_S),
                 Check("disagreements between versions", disagreeing + len(found), most=0),
                 Check("datagrams refused, but for the restarts", foreign, most=0),

@@ -22,6 +22,7 @@ from .chaos_fleet import ACTS, least
 
 SEEDS = {
     (FLAPPING, "pushsum"): 3,
+    (FROZEN_CLOSED, "pushsum"): 42,
     (CUT, "tree"): 2,
     (FROZEN, "tree"): 75,
     (FROZEN_CLOSED, "tree"): 79,
