@@ -5,17 +5,24 @@ kills and restarts a daemon that sends no `WATCHDOG=1` for WatchdogSec of its un
 
 A manager that stops reading, as systemd does after a crash of its own, must not stop the policing.
 So a message that the manager does not take at once is sent again later, and no call blocks.
+
+Sockets that listen outlive the daemon if the manager keeps them (sd_pid_notify_with_fds(3); its
+unit has FileDescriptorStoreMax) and passes them to the next one (sd_listen_fds(3)).
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from array import array
 from collections import deque
+from collections.abc import Sequence
 
 _NS_PER_US = 1000
 _MAX_UNTOLD = 16
 _WATCHDOG = "WATCHDOG=1"
+_FIRST_PASSED = 3
+"""Descriptor of the first socket that is passed (SD_LISTEN_FDS_START)."""
 
 
 class Manager:
@@ -42,22 +49,41 @@ class Manager:
                 self._untold.append(_WATCHDOG)
         self._tell()
 
+    @staticmethod
+    def inherited() -> list[socket.socket]:
+        """The sockets that the manager has passed to this process; the first call takes them."""
+        count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
+        if pid != str(os.getpid()) or not count.isdecimal():
+            return []
+        found = []
+        for fd in range(_FIRST_PASSED, _FIRST_PASSED + int(count)):
+            os.set_inheritable(fd, False)
+            found.append(socket.socket(fileno=fd))
+        return found
+
+    @staticmethod
+    def keep(name: str, sock: socket.socket) -> bool:
+        """Have the manager keep a socket, under a name without colons; return whether it may."""
+        return _taken(f"FDSTORE=1\nFDNAME={name}", [sock.fileno()]) is True
+
     def _tell(self) -> None:
-        while self._untold and _taken(self._untold[0]):
+        while self._untold and _taken(self._untold[0]) is not False:
             self._untold.popleft()
 
 
-def _taken(state: str) -> bool:
-    """Send a message; return False if the manager's queue is full."""
+def _taken(state: str, descriptors: Sequence[int] = ()) -> bool | None:
+    """Send a message with descriptors; return False if the manager's queue is full, and None if
+    there is no manager."""
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
-        return True
+        return None
     address = "\0" + path[1:] if path.startswith("@") else path
+    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] * bool(descriptors)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
-            manager.sendto(state.encode(), socket.MSG_DONTWAIT, address)
+            manager.sendmsg([state.encode()], passed, socket.MSG_DONTWAIT, address)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # Without a manager the daemon still polices.
+        return None  # Without a manager the daemon still polices.
     return True

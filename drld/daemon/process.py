@@ -273,6 +273,15 @@ class Daemon:
                 tls=self._requests_tls,
             )
             await fronts.start(answer, self._requests, listen, turns)
+        if self._messages is not None and not self._stopping.is_set():
+            from drld.messages.front.server import serve_brokers
+
+            serve_them = partial(
+                serve_brokers, clock=clock, stopping=self._stopping, keeper=self._manager
+            )
+            await fronts.start(
+                serve_them, self._messages, self.engine.spec.plane(MessagesSpec).brokers
+            )
         # What was imported lives as long as the daemon: the collector need not look at it ever
         # again.
         gc.freeze()

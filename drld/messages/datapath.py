@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError
@@ -52,6 +52,16 @@ class _Limit:
     counts: Counts
 
 
+class Front(Protocol):
+    """What moves the messages (`drld.messages.front`)."""
+
+    def wake(self) -> None:
+        """Look again at `Gate.due_ns`: limits have changed."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What it counts."""
+
+
 class MessageDatapath:
     """Counts messages and lets them through (`drld.police.datapath.Datapath`)."""
 
@@ -64,6 +74,8 @@ class MessageDatapath:
         self._rng = rng
         self._limits: dict[int, _Limit] = {}
         self._now_ns = 0
+        self.front: Front | None = None
+        """None: nothing listens."""
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         """See `Datapath.attach`. Messages that wait for a limit that is gone leave at once, as do
@@ -94,6 +106,8 @@ class MessageDatapath:
                 if name in stages:  # Another limiter of the fleet may have more brokers.
                     stages[name][1].append((match.topic, limit.stage))
         self.gate.set_limits(stages)
+        if self.front is not None:
+            self.front.wake()
 
     def _check(self, limits: Iterable[LimitSpec]) -> None:
         refused = {}
@@ -188,9 +202,12 @@ class MessageDatapath:
     def flush(self, now_ns: int) -> None:
         """See `Datapath.flush`."""
         self._now_ns = now_ns
+        if self.front is not None:
+            self.front.wake()
 
     def counters(self) -> Mapping[str, int]:
-        """Messages that fell under no limit, and those of clients that had to share a bucket."""
+        """Messages that fell under no limit, those of clients that had to share a bucket, and what
+        the front counts."""
         shared = sum(
             limit.stage.overflowed
             for limit in self._limits.values()
@@ -199,6 +216,7 @@ class MessageDatapath:
         return {
             "messages_unmatched": self.gate.unmatched,
             "messages_of_clients_beyond_the_bound": shared,
+            **(self.front.counters() if self.front is not None else {}),
         }
 
     def detach(self) -> None:

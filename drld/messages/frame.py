@@ -96,6 +96,9 @@ class Returns(Protocol):
     """Whether the broker's first frame has passed."""
     held: int
     """Bytes that `insert` took and that wait for the end of a frame of the broker."""
+    pings: int
+    """Answers of the broker that the client does not get: drld has sent so many pings of its own
+    (`Protocol.ping`)."""
 
     def feed(self, data: bytes) -> bytes:
         """What the client is sent for these bytes of the broker.

@@ -45,6 +45,7 @@ _NAMES = {
 }  # fmt: skip
 """What a client may send."""
 _FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
+_PINGRESP = 0xD0
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, 15), _OVERTAKES)
 _MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
@@ -265,13 +266,15 @@ def _no_mqtt(head: bytes) -> str:
 
 
 class MqttReturns:
-    """From a broker to its client: passes all, and knows where packets end."""
+    """From a broker to its client: passes all but the answers to pings of drld's, and knows where
+    packets end."""
 
-    __slots__ = ("_head", "_left", "_queue", "greeted", "held")
+    __slots__ = ("_head", "_left", "_queue", "greeted", "held", "pings")
 
     def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002
         self.greeted = False
         self.held = 0
+        self.pings = 0
         self._queue: list[bytes] = []
         self._head = b""
         """The first bytes of a packet whose length is not known yet; they have been passed on."""
@@ -286,6 +289,7 @@ class MqttReturns:
         if 0 < at <= size:
             first = at
         self._head = b""
+        answers: list[int] = []
         while at < size:
             length, begin = (work[at + 1], at + 2) if at + 1 < size else (0, 0)
             if length > 0x7F:
@@ -294,6 +298,10 @@ class MqttReturns:
                 self._head = work[at:]
                 at = size
                 break
+            if self.pings and work[at] == _PINGRESP:
+                self.pings -= 1
+                if at >= passed:  # Of one whose first byte has gone, the second one follows.
+                    answers.append(at - passed)
             at = begin + length
             if not first and at <= size:
                 first = at
@@ -302,9 +310,13 @@ class MqttReturns:
             self.greeted = True
             if self._queue:
                 first -= passed
-                data = b"".join((data[:first], *self._queue, data[first:]))
+                queued = b"".join(self._queue)
+                data = data[:first] + queued + data[first:]
+                answers = [at if at < first else at + len(queued) for at in answers]
                 self._queue.clear()
                 self.held = 0
+        for at in reversed(answers):
+            data = data[:at] + data[at + 2 :]
         return data
 
     def insert(self, data: bytes) -> bytes:

@@ -166,11 +166,12 @@ class NatsReturns:
     duck mode sends away connects to drld again.
     """
 
-    __slots__ = ("_advertise", "_left", "_queue", "_rest", "_tls", "greeted", "held")
+    __slots__ = ("_advertise", "_left", "_queue", "_rest", "_tls", "greeted", "held", "pings")
 
     def __init__(self, *, tls: bool = False, advertise: tuple[str, ...] = ()) -> None:
         self.greeted = False
         self.held = 0
+        self.pings = 0
         self._tls = tls
         self._advertise = advertise
         self._queue: list[bytes] = []

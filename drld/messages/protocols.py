@@ -38,9 +38,14 @@ class Protocol:
     `Returns.feed` returns until it has `greeted` is sent in the clear."""
     one_per_client: bool
     """Whether the broker ends a client's connection when another one comes with its identifier."""
+    ping: bytes = b""
+    """Shows a broker that the client is there, within its keep-alive; empty: the broker asks
+    itself."""
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
-    "mqtt": Protocol(MqttReader, MqttReturns, tls_after_greeting=False, one_per_client=True),
+    "mqtt": Protocol(
+        MqttReader, MqttReturns, tls_after_greeting=False, one_per_client=True, ping=b"\xc0\0"
+    ),
     "nats": Protocol(NatsReader, NatsReturns, tls_after_greeting=True, one_per_client=False),
 }

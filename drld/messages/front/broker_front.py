@@ -88,8 +88,8 @@ class BrokerFront:
         reactor = self.pump.reactor
         return reactor.deadlines.add(reactor.clock() + delay_ns, act)
 
-    def cancel(self, deadline: Deadline) -> None:
-        """Call it off."""
+    def cancel(self, deadline: Deadline | None) -> None:
+        """Call it off, if it is to be done."""
         self.pump.reactor.deadlines.cancel(deadline)
 
     def note(self, reason: str, claim: str) -> None:

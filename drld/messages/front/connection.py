@@ -16,6 +16,9 @@ has sent, and then the end. What still waits cannot be delivered then, and is co
 One client at a time. A broker of MQTT ends a client's connection when another one comes with the
 same identifier. So the CONNECT of the newer one waits while frames of the older one wait.
 
+Keep-alive. A broker of MQTT ends a connection on which nothing comes for 1.5 times its keep-alive.
+While messages wait, drld sends pings of its own, and keeps their answers from the client.
+
 Strangers. A client of MQTT is read up to its CONNECT, and further once the broker has answered. So
 a client that the broker does not know uses up no tokens.
 """
@@ -31,6 +34,7 @@ from drld.errors import FrameError
 from drld.messages import proxy_header
 from drld.messages.frame import Frame
 from drld.messages.front.client_stream import ClientStream
+from drld.messages.front.deadlines import Deadline
 from drld.messages.front.link import Link
 from drld.messages.front.pump import FLOW_FRAMES
 from drld.messages.front.reactor import WRITE
@@ -66,6 +70,7 @@ class Connection:
         "_greeted",
         "_held",
         "_paused",
+        "_pinging",
         "_receive",
         "_stamps",
         "_stopping",
@@ -117,6 +122,8 @@ class Connection:
         """Whether nothing can be sent to the broker any more."""
         self._end_said = False
         """Whether the broker has been told that nothing follows."""
+        self._pinging: Deadline | None = None
+        """The next ping of drld's; None: nothing waits."""
         self._stopping = False
         self._greeted = False
         """Whether the broker's first frame has come."""
@@ -200,6 +207,8 @@ class Connection:
         if held != self._held:
             front.held += held - self._held
             self._held = held
+            if self._pinging is None and len(self.lane):
+                self._keep_alive()
         if up or self._paused:
             # Half of it when it is paused, so that it does not go back and forth.
             paused = self._paused
@@ -354,6 +363,20 @@ class Connection:
         self._broker_ended = True
         self._touch()
 
+    def _keep_alive(self) -> None:
+        """Show the broker that the client is there, again and again while frames wait."""
+        client, ping = self.lane.client, self._front.protocol.ping
+        if self._broker_ended or client is None or not client.keep_alive_s or not ping:
+            return
+        if self._pinging is not None:
+            self._pinging = None
+            if not len(self.lane):
+                return
+            self.broker.chunks.append(ping)
+            self.returns.pings += 1
+            self._touch()
+        self._pinging = self._front.after(client.keep_alive_s * NS_PER_S // 2, self._keep_alive)
+
     # The end
 
     def _end(self) -> None:
@@ -362,6 +385,7 @@ class Connection:
         if self._broker_ended:
             gate.close(self.lane)
             self._front.cancel(self._deadline)
+            self._front.cancel(self._pinging)
             self._end_client()
             self.broker.close()
             if not len(self.lane) and self.client.sock is None:

@@ -98,6 +98,10 @@ class Pump:
         """Have the next turn take more frames of a connection."""
         self._unfinished.append(flow)
 
+    def wake(self) -> None:
+        """Turn soon if something is due earlier than it was: the gate has changed."""
+        self.reactor.wake(self.gate.due_ns)
+
     async def run(self) -> None:
         """Turn until cancelled."""
         clock = self.reactor.clock
