@@ -8,16 +8,19 @@ from drld.messages.latency import DelayWindow
 from drld.messages.recording import Recording
 from drld.messages.spec import ITEM
 from drld.model import Measurement
+from drld.police.waits import Delays
 
 
 @dataclass(slots=True)
 class Counts:
     """Counts of one limit since the daemon started."""
 
+    read_ns: int
+    """When they were read last; at first, since when they count."""
     arrived: int = 0
     """Messages that came to it."""
-    forwarded: int = 0
-    """Of those, messages that have passed it."""
+    at_once: int = 0
+    """Of those, messages that have passed it without a delay."""
     dropped: int = 0
     waited: int = 0
     """Messages that found no token when they came, or in shadow mode would have found none."""
@@ -26,9 +29,10 @@ class Counts:
     delays: DelayWindow = field(default_factory=DelayWindow)
     recording: Recording | None = None
     """Of arrivals, while somebody profiles the limit."""
+    _late: int = 0
+    """Messages that have passed after a delay."""
     _read: tuple[int, int, int] = (0, 0, 0)
     """Messages that arrived, passed and were dropped until the last `read`."""
-    _read_ns: int = 0
 
     def arrive(self, now_ns: int) -> None:
         """Count a message that comes to the limit."""
@@ -37,9 +41,23 @@ class Counts:
             self.recording.add(now_ns)
 
     def passed(self, delay_ns: int) -> None:
-        """Count a message that has passed, and its access delay."""
-        self.forwarded += 1
-        self.delays.add(delay_ns)
+        """Count a message that has passed, and its access delay. Of one that has come and passed at
+        once, `at_once` counts."""
+        if delay_ns:
+            self._late += 1
+            self.delays.add(delay_ns)
+        else:
+            self.at_once += 1
+
+    @property
+    def forwarded(self) -> int:
+        """Messages that have passed."""
+        return self.at_once + self._late
+
+    def recent(self, now_ns: int) -> Delays:
+        """The access delays of the last minute."""
+        self.delays.turn(now_ns, self.at_once)
+        return self.delays.delays()
 
     @property
     def had_traffic(self) -> bool:
@@ -50,7 +68,7 @@ class Counts:
         """The counts since the last read."""
         arrived, forwarded, dropped = self._read
         measurement = Measurement(
-            interval_ns=now_ns - self._read_ns,
+            interval_ns=now_ns - self.read_ns,
             arrived_bytes=(self.arrived - arrived) * ITEM,
             arrived_packets=self.arrived - arrived,
             forwarded_bytes=(self.forwarded - forwarded) * ITEM,
@@ -59,6 +77,6 @@ class Counts:
             dropped_packets=self.dropped - dropped,
         )
         self._read = self.arrived, self.forwarded, self.dropped
-        self._read_ns = now_ns
-        self.delays.turn(now_ns)
+        self.read_ns = now_ns
+        self.delays.turn(now_ns, self.at_once)
         return measurement

@@ -85,7 +85,7 @@ class MessageDatapath:
             if old is not None and _kind(old.spec) == _kind(spec):
                 self._limits[spec.id] = _kept(before.pop(spec.id), spec, record, now_ns)
             else:
-                counts = Counts() if old is None else old.counts
+                counts = Counts(now_ns) if old is None else old.counts
                 stage = self._stage(spec, counts, record, now_ns)
                 self._limits[spec.id] = _Limit(spec, stage, record, counts)
         for gone in before.values():
@@ -142,7 +142,7 @@ class MessageDatapath:
         if isinstance(stage, ShadowBucket):
             waiting = stage.would_wait(self._now_ns)
         clients = len(stage) if isinstance(stage, PerClient) else None
-        return Waits(waiting, counts.waited, counts.delays.delays(), clients)
+        return Waits(waiting, counts.waited, counts.recent(self._now_ns), clients)
 
     def record(self, limit_id: int) -> Recording | None:
         """Record the arrivals of a limit from now on, until `stop_recording`; None: they are

@@ -85,11 +85,12 @@ class Hold(Generic[T]):
         Returns:
             Whether it leaves at once. Otherwise `release` returns it.
         """
-        if self._waiting:
+        # What those that wait cost says whether there are some, in less time than their queue.
+        if self._owed:
             self._charge(arrived_ns)
         bucket = self._bucket
         bucket.settle(arrived_ns)
-        if self._waiting or not bucket.conforms(cost):
+        if self._owed or not bucket.conforms(cost):
             self._waiting.append(_Waiting(message, cost, arrived_ns))
             self._owed += cost
             if self._due_ns is None:

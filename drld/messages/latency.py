@@ -32,18 +32,23 @@ class Histogram:
 
     def __init__(self) -> None:
         self.zero = 0
-        """Values of 0, which most are."""
+        """Values of 0."""
         self.total = 0
         self._counts: dict[int, int] = {}
 
     def add(self, value_ns: int) -> None:
         """Count a value."""
-        self.total += 1
         if value_ns <= 0:
-            self.zero += 1
+            self.add_zeros(1)
             return
+        self.total += 1
         bucket = _bucket(min(-(-value_ns // _UNIT_NS), _LONGEST_US))
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
+
+    def add_zeros(self, number: int) -> None:
+        """Count so many values of 0."""
+        self.total += number
+        self.zero += number
 
     def merge(self, other: Histogram) -> None:
         """Count all that the other one has counted."""
@@ -81,22 +86,31 @@ def _largest(bucket: int) -> int:
 
 
 class DelayWindow:
-    """The access delays of the last minute."""
+    """The access delays of the last minute.
 
-    __slots__ = ("_begin_ns", "_slots")
+    Most messages do not wait. They are counted elsewhere, and only their number comes here.
+    """
+
+    __slots__ = ("_at_once", "_begin_ns", "_slots")
 
     def __init__(self) -> None:
         self._slots = [Histogram()]
         """The last one is the present one."""
+        self._at_once = 0
+        """Messages without a delay until the present slot was counted last."""
         self._begin_ns: int | None = None
         """When it began."""
 
     def add(self, delay_ns: int) -> None:
-        """Count a message that has passed the limit."""
+        """Count a message that has waited."""
         self._slots[-1].add(delay_ns)
 
-    def turn(self, now_ns: int) -> None:
-        """Begin another slot if the present one has lasted for long enough."""
+    def turn(self, now_ns: int, at_once: int) -> None:
+        """Count the messages that did not wait, so many since the beginning; begin another slot if
+        the present one has lasted for long enough."""
+        if at_once != self._at_once:
+            self._slots[-1].add_zeros(at_once - self._at_once)
+            self._at_once = at_once
         if self._begin_ns is None:
             self._begin_ns = now_ns
         passed = (now_ns - self._begin_ns) * _SLOTS // WINDOW_NS
@@ -106,7 +120,7 @@ class DelayWindow:
             del self._slots[:-_SLOTS]
 
     def delays(self) -> Delays:
-        """What it has counted."""
+        """What has been counted until the last `turn`."""
         merged = Histogram()
         for slot in self._slots:
             merged.merge(slot)

@@ -16,6 +16,9 @@ from drld.messages.spec import ITEM
 from drld.model import Enforcement
 from drld.police.token_bucket import TokenBucket
 
+NEVER_NS = 2**62
+"""The delay of a message that would not pass at this rate: longer than any other."""
+
 
 class ShadowBucket:
     """A limit in shadow mode (`drld.messages.gate.Stage`)."""
@@ -41,8 +44,8 @@ class ShadowBucket:
             counts.waited += 1
         if wait_ns is not None:
             counts.passed(wait_ns)
-        else:  # It would never have passed at this rate, and so has no delay.
-            counts.forwarded += 1
+        else:
+            counts.passed(NEVER_NS)
         if bucket.depth is not None:
             self._backlog = max(self._backlog, bucket.depth - bucket.tokens)
         return Fate.FORWARD

@@ -63,7 +63,7 @@ class MessageMatchTable(Table):
     """`match`: which messages fall under a limit.
 
     A message falls under it if it is published to one of the brokers, and its topic matches the
-    filter (docs/messages.md).
+    filter (docs/messages-operations.md).
     """
 
     broker: Annotated[

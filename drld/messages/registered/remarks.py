@@ -114,5 +114,6 @@ def _each(spec: LimiterSpec, limits: list[tuple[Policy, MessageMatch]]) -> list[
         return []
     return [
         f"limit.match.client: {some(found)}: each limiter has buckets of its own: a client that "
-        f"publishes through all {members} has {members} times the rate (docs/messages.md)"
+        f"publishes through all {members} has {members} times the rate "
+        "(docs/messages-operations.md)"
     ]

@@ -62,8 +62,8 @@ def _listen(value: object) -> tuple[Address, ...]:
 class BrokerTable(Table):
     """`[[broker]]`: a message broker behind this daemon.
 
-    One table for each. Clients connect to drld instead of the broker (docs/messages.md). A change
-    of these tables takes effect when the daemon restarts, but for the certificates' files.
+    One table for each. Clients connect to drld instead of the broker (docs/messages-operations.md).
+    A change of these tables takes effect when the daemon restarts, but for the certificates' files.
     """
 
     name: Name

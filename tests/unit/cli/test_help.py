@@ -69,6 +69,7 @@ WITHOUT_A_DAEMON: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {
     ("limit", "suggest"): (("a",), 1),
     ("limit", "top"): (("--once",), 1),
     ("top",): (("--once",), 1),
+    ("topic", "profile"): (("a", "--seconds", "1"), 1),
     ("peers",): ((), 1),
     ("trace",): (("a",), 1),
     ("metrics",): ((), 1),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
+from typing import get_type_hints
 
 import httpx
 import pytest
 import trio
 
 from drld.control import page, ranking
+from drld.control.schema import WaitsReport
 from drld.control.tcp import serve_http
 from drld.control.turns import Turns
 from drld.daemon.event_log import MOST_CHARACTERS, MOST_EVENTS, EventLog
@@ -115,15 +117,18 @@ def test_the_events_are_bounded() -> None:
 
 
 async def test_panels_are_data_of_the_planes(api: httpx.AsyncClient) -> None:
-    packets, requests = (await api.get("/v1/panels")).json()
-    assert (packets["items"], requests["items"]) == ("packets", "requests")
+    packets, requests, messages = (await api.get("/v1/panels")).json()
+    found = [it["items"] for it in (packets, requests, messages)]
+    assert found == ["packets", "requests", "messages"]
     first = packets["panels"][0]["series"][0]
     assert first == {"key": "dropped_bytes", "label": "dropped", "tone": "dropped"}
     counters = FPS_LIMIT.keys()
     for plane in registered("panels"):
         assert isinstance(plane.PANELS, Panels)
         for panel in plane.PANELS.panels:
-            assert {series.key for series in panel.series} <= counters
+            levels = get_type_hints(WaitsReport).keys()
+            known = levels if panel.counts == "level" else counters
+            assert {series.key for series in panel.series} <= known
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,22 @@ def test_the_largest_unfinished_work_is_measured(mode: Mode) -> None:
     assert made.read(1, 100 * MS).backlog == 0
 
 
+def test_the_first_interval_begins_when_the_limit_is_attached() -> None:
+    made = datapath(message_limit(rate=10, burst=1), now_ns=10**15)
+    offered(made, made.gate.lane("mqtt"), "a", "a", 10**15)
+    assert made.read(1, 10**15 + 50 * MS).interval_ns == 50 * MS
+
+
+def test_delays_are_of_the_last_minute_though_nothing_is_measured_any_more() -> None:
+    made = datapath(message_limit(rate=10, burst=1))
+    offered(made, made.gate.lane("mqtt"), "a", "a", 0)
+    made.read(1, 0)
+    made.flush(59 * NS_PER_S)
+    assert made.waits(1).delays.items == 1
+    made.flush(61 * NS_PER_S)
+    assert made.waits(1).delays.items == 0
+
+
 def test_a_reload_takes_effect_on_those_that_wait() -> None:
     """11,000 messages a second to 2,000 while 5,000 wait: none is lost, and the order stays."""
     fast = message_limit(rate=11_000, burst=26)

@@ -55,18 +55,18 @@ def test_merged_histograms_are_those_of_all_values() -> None:
 
 def test_the_window_forgets_what_is_older_than_a_minute() -> None:
     window = DelayWindow()
-    window.turn(0)
+    window.turn(0, 0)
     window.add(NS_PER_S)
     for turn in range(1, 6):
-        window.turn(turn * SECONDS_10)
-        window.add(0)
+        window.turn(turn * SECONDS_10, turn)
+    # One in each slot: the first has the one that waited, and one that did not.
     assert window.delays().items == 6
     assert window.delays().quantiles_ns[2] >= NS_PER_S
-    window.turn(6 * SECONDS_10 - 1)
-    assert window.delays().items == 6
-    window.turn(6 * SECONDS_10)
+    window.turn(6 * SECONDS_10 - 1, 6)
+    assert window.delays().items == 7
+    window.turn(6 * SECONDS_10, 6)
     assert window.delays() == (5, [0, 0, 0])
     # Nothing was read for an hour.
-    window.turn(3600 * NS_PER_S)
+    window.turn(3600 * NS_PER_S, 6)
     assert window.delays() == (0, [0, 0, 0])
     assert len(window._slots) <= 6

@@ -45,11 +45,11 @@ def topic() -> None:
 @json_option
 @click.pass_obj
 def profile(daemon: Daemon, limit: str, seconds: int, as_json: bool) -> None:
-    """Record the messages of LIMIT, and show the rate and burst that they need.
+    """Record messages, and show the rate and burst that they need.
 
-    The rate is 1.1 times that of the messages. The burst is the smallest with which 99 % of them
-    do not wait. Bursts of ten parts of the recording show how much it depends on chance. A limit in
-    shadow mode holds nothing while its messages are recorded.
+    The messages are those of LIMIT. The rate is 1.1 times theirs. The burst is the smallest with
+    which 99 % of them do not wait. Bursts of ten parts of the recording show how much it depends on
+    chance. A limit in shadow mode holds nothing while its messages are recorded.
 
     \b
     drlctl topic profile city-traffic --seconds 600
