@@ -1,0 +1,321 @@
+"""Measures whether arrival times keep conforming messages from waiting if the daemon runs late.
+
+    src ==== limiter          nats-server: in the limiter's namespace
+
+Publishers on many connections send messages that conform to the bucket of one topic. Meanwhile the
+daemon runs late: more busy processes than processors compete with it, or it is stopped for 200 ms
+once in a while, and has priority otherwise. So every message that waits does so because the daemon
+read it late.
+
+The publishers may run late, too, so the kernel's token bucket filter shapes their stream to a third
+of the depth. A capture of the arrivals is checked against rate and depth (`beyond`, which must
+be 0).
+
+If the host itself stood still (`testbed.beats`), messages may have been too old for their arrival
+times to count, and the stream is sent again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from drld.model import NS_PER_S
+from drld.police.arrival_time import LATEST_NS
+from testbed import ETHERNET_HEADER, child, netns
+from testbed.attempts import undisturbed
+from testbed.beats import Beats
+from testbed.crew import Child, Crew, crew
+from testbed.daemon import Daemon
+from testbed.errors import DisturbedError, MeasurementError
+from testbed.harness.progress import Progress
+from testbed.messages.publishers import message
+from testbed.messages.servers import nats_server
+from testbed.stamps import Recorder, beyond
+from testbed.topology import build_line
+
+SOURCES = ("socket", "kernel", "read")
+"""Sources of arrival times: drld's `timestamps` of a broker."""
+
+STOP_S = 0.2
+"""How long the daemon is stopped."""
+_STOPPED_TOO_LONG_S = 0.22
+_STOP_EVERY_S = 2.0
+
+_LIMITER, _LIMIT, _TOPIC = "limiter", "topic", "city.traffic"
+_ADDRESS = "10.1.1.1"
+_PORT, _SERVER_PORT = 4222, 4223
+_PAYLOAD_BYTES = 100
+_HEADERS = 20 + 32
+"""Bytes of IPv4 and TCP with timestamps."""
+_SHAPED = 3
+"""The stream is shaped to this part of the depth, as packets move closer together on the way."""
+_SHAPER_QUEUE = 10_000_000
+_SETTLE_S = 0.5
+_PATIENCE_S = 60.0
+_LOOK_S = 0.1
+_STILL_S = LATEST_NS / 2 / NS_PER_S
+_STILL_BESIDE_STOPS_S = 0.04
+_BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What is published, and how the daemon is made late."""
+
+    connections: int
+    messages: int
+    rate: int
+    """Rate of the bucket, messages/s."""
+    burst: int
+    """Depth of the bucket, messages."""
+    load: float
+    """Rate of the stream, as a share of the bucket's."""
+    hogs: int
+    """Number of busy processes."""
+    stops: bool
+    """Whether the daemon is stopped once in a while."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return self.messages / (self.rate * self.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the messages of one stream."""
+
+    source: str
+    sent: int
+    beyond: int
+    """Messages that did not conform when they arrived at the host."""
+    arrived: int
+    """Messages that the bucket has counted."""
+    waited: int
+    p99_ms: float
+    """Of their access delay, over the last minute."""
+    stamped: int
+    unstamped: int
+    stops: int
+    """How many times the daemon was stopped."""
+
+
+async def compare(
+    stream: Stream, sources: Sequence[str], repeat: int, progress: Progress
+) -> dict[str, Any]:
+    """Publish the stream with each source of arrival times in turn; the result as a document.
+
+    Raises:
+        MeasurementError: a process ended or did not answer.
+    """
+    outcomes = []
+    for number in range(1, repeat + 1):
+        for source in sources:
+            progress.begin(f"{source} {number}/{repeat}")
+            outcomes.append(
+                await undisturbed(partial(_run, stream, source, progress), progress.note)
+            )
+    return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
+
+
+def table(result: dict[str, Any]) -> str:
+    """A result as a table for people."""
+    heads = ("source", "arrived", "waited", "share", "p99 ms", "beyond", "unstamped", "stops")
+    lines = [" ".join(f"{head:>9}" for head in heads)]
+    for run in result["runs"]:
+        share = run["waited"] / max(run["arrived"], 1)
+        lines.append(
+            f"{run['source']:>9} {run['arrived']:>9} {run['waited']:>9} {share:>9.3%} "
+            f"{run['p99_ms']:>9.2f} {run['beyond']:>9} {run['unstamped']:>9} {run['stops']:>9}"
+        )
+    return "\n".join(lines)
+
+
+async def _run(stream: Stream, source: str, progress: Progress) -> Outcome:
+    with netns.workspace() as state, _beats(stream) as beats:
+        return await _carry_out(stream, source, state, beats, progress)
+
+
+@contextlib.contextmanager
+def _beats(stream: Stream) -> Iterator[Beats]:
+    """Beats with the priority of the daemon."""
+    if stream.stops:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        beats = Beats()
+        with beats:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            yield beats
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+async def _carry_out(
+    stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
+) -> Outcome:
+    progress.step("building")
+    build_line(_LIMITER)
+    limiter = netns.namespace(_LIMITER)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(nats_server(state, _SERVER_PORT, namespace=limiter))
+        async with crew(state) as members:
+            daemon = _daemon(state, stream, source)
+            daemon.launch(members)
+            await daemon.ready()
+            if stream.stops:  # Nothing else is to make it late.
+                os.sched_setscheduler(daemon.pid, os.SCHED_RR, os.sched_param(1))
+            publishers = await _publishers(stream, members)
+            _shape(stream)
+            packets = 2 * stream.messages + 10 * stream.connections
+            recorder = netns.within(limiter, lambda: Recorder("up", packets))
+            stack.callback(recorder.close)
+            before = (await daemon.ask(f"/v1/limits/{_LIMIT}"))["arrived_packets"]
+            busy = _BUSY.format(seconds=stream.seconds + _SETTLE_S)
+            for number in range(stream.hogs):
+                members.start(f"hog{number}", limiter, [sys.executable, "-c", busy])
+            progress.step(f"{stream.messages} messages in {stream.seconds:.0f} s")
+            beats.take()
+            await publishers.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
+            stops = await _stop_until(publishers, daemon, stream)
+            progress.step("counting")
+            report = await _counted(daemon, before + stream.messages)
+            late_s = beats.take()
+            if late_s > (_STILL_BESIDE_STOPS_S if stream.stops else _STILL_S):
+                raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
+            counters = (await daemon.ask("/v1/status"))["datapath"]["counters"]
+            if recorder.missed():
+                raise MeasurementError(f"{recorder.missed()} packets were not captured")
+            size = _HEADERS + len(message(_TOPIC, _PAYLOAD_BYTES))
+            arrivals = [(at_ns, 1) for at_ns, length in recorder.arrivals() if length == size]
+            if len(arrivals) != stream.messages:
+                raise DisturbedError(f"{len(arrivals)} segments with one message")
+    waits = report["waits"]
+    return Outcome(
+        source=source,
+        sent=stream.messages,
+        beyond=beyond(arrivals, stream.rate, stream.burst),
+        arrived=report["arrived_packets"] - before,
+        waited=waits["waited"],
+        p99_ms=waits["p99_s"] * 1000,
+        stamped=counters["messages_stamped"],
+        unstamped=counters["messages_unstamped"],
+        stops=stops,
+    )
+
+
+async def _publishers(stream: Stream, members: Crew) -> Child:
+    """The publishers, connected."""
+    job = {
+        "host": _ADDRESS,
+        "port": _PORT,
+        "topic": _TOPIC,
+        "size": _PAYLOAD_BYTES,
+        "connections": stream.connections,
+        "messages": stream.messages,
+        "rate": round(stream.rate * stream.load),
+    }
+    namespace = netns.namespace("src")
+    publishers = await members.start_module("publishers", namespace, "messages.publishers", job)
+    await publishers.receive(_PATIENCE_S)
+    return publishers
+
+
+def _shape(stream: Stream) -> None:
+    """Have messages leave at the rate of the bucket at most, but for some of its depth."""
+    size = ETHERNET_HEADER + _HEADERS + len(message(_TOPIC, _PAYLOAD_BYTES))
+    tbf = f"rate {stream.rate * size * 8}bit burst {stream.burst // _SHAPED * size}"
+    command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *tbf.split()]
+    netns.run(
+        ["ip", "netns", "exec", netns.namespace("src"), *command, "limit", str(_SHAPER_QUEUE)]
+    )
+
+
+async def _stop_until(publishers: Child, daemon: Daemon, stream: Stream) -> int:
+    """Stop the daemon once in a while until all messages are sent; return how many times.
+
+    Raises:
+        DisturbedError: it was stopped for longer than was meant.
+    """
+    stops = 0
+    async with trio.open_nursery() as nursery:
+
+        async def stop() -> None:
+            nonlocal stops
+            while True:
+                await trio.sleep(_STOP_EVERY_S)
+                stopped_s = await trio.to_thread.run_sync(_stop, daemon.pid)
+                if stopped_s > _STOPPED_TOO_LONG_S:
+                    raise DisturbedError(f"the daemon was stopped for {stopped_s * 1000:.0f} ms")
+                stops += 1
+
+        if stream.stops:
+            nursery.start_soon(stop)
+        await publishers.receive(stream.seconds + _PATIENCE_S)
+        nursery.cancel_scope.cancel()
+    return stops
+
+
+def _stop(pid: int) -> float:
+    """Stop a process for `STOP_S`, in a thread that has priority; return how long it was."""
+    child.raise_priority()
+    began_ns = time.monotonic_ns()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(STOP_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return (time.monotonic_ns() - began_ns) / NS_PER_S
+
+
+def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
+    """A daemon in front of the broker, with a bucket for the topic."""
+    document = {
+        "limiter": {"name": _LIMITER, "listen": "127.0.0.1:7946"},
+        "broker": [
+            {
+                "name": "nats",
+                "protocol": "nats",
+                "listen": f"{_ADDRESS}:{_PORT}",
+                "server": f"127.0.0.1:{_SERVER_PORT}",
+                "timestamps": source,
+            }
+        ],
+        "limit": [
+            {
+                "id": 1,
+                "name": _LIMIT,
+                "rate": f"{stream.rate}/s",
+                "burst": f"{stream.burst}msg",
+                "allocator": "static",
+                "match": {"broker": "nats", "topic": "city.>"},
+            }
+        ],
+    }
+    return Daemon(document, state, netns.namespace(_LIMITER))
+
+
+async def _counted(daemon: Daemon, messages: int) -> dict[str, Any]:
+    """The report of the limit once so many messages have come and none waits.
+
+    Raises:
+        MeasurementError: that takes too long.
+    """
+    report: dict[str, Any] = {}
+    with trio.move_on_after(_PATIENCE_S):
+        while True:
+            report = await daemon.ask(f"/v1/limits/{_LIMIT}")
+            if report["arrived_packets"] >= messages and not report["waits"]["waiting"]:
+                return report
+            await trio.sleep(_LOOK_S)
+    raise MeasurementError(f"{messages} messages were sent: {report}")
