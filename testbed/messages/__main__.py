@@ -2,87 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import statistics
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 import click
 
-from testbed.attempts import undisturbed
-from testbed.harness.ledger import RESULT
-from testbed.harness.progress import Progress
-from testbed.interrupt import run_to_end
-from testbed.messages import capture, lateness
-from testbed.options import OUT
+from testbed.messages.real.oracle_command import oracle
+from testbed.messages.stamp_commands import capture_command, stamps
 
 
-@click.group()
+@click.group(commands=[oracle, stamps, capture_command])
 def main() -> None:
     """Limits on messages: real brokers, real TCP, in network namespaces."""
-
-
-@main.command()
-@click.option(
-    "--source", "sources", multiple=True, type=click.Choice(lateness.SOURCES),
-    help="Only this source; may be repeated.",
-)  # fmt: skip
-@click.option("--connections", type=click.IntRange(1, 10_000), default=1000, show_default=True)
-@click.option(
-    "--messages", type=click.IntRange(100, 10_000_000), default=100_000, show_default=True
-)
-@click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True,
-              help="Of the bucket, messages/s.")  # fmt: skip
-@click.option("--burst", type=click.IntRange(3, 10_000), default=15, show_default=True)
-@click.option("--load", type=click.FloatRange(0.01, 1), default=0.95, show_default=True)
-@click.option("--hogs", type=click.IntRange(0, 1000), default=4, show_default=True,
-              help="Busy processes.")  # fmt: skip
-@click.option("--stops", is_flag=True, help="Stop the daemon for 200 ms every two seconds.")
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=OUT / "stamps", show_default=True)
-def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, **stream: Any) -> None:
-    """Count conforming messages that wait because the daemon runs late."""
-    progress = Progress()
-    chosen = lateness.Stream(**stream)
-    result = run_to_end(
-        lambda: lateness.compare(chosen, sources or lateness.SOURCES, repeat, progress)
-    )
-    progress.end()
-    click.echo(lateness.table(result))
-    _write(out, result)
-
-
-@main.command("capture")
-@click.option("--messages", type=click.IntRange(100, 1_000_000), default=100_000, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=OUT / "capture", show_default=True)
-def capture_command(messages: int, out: Path) -> None:
-    """Compare the socket filter's times with a packet capture's, at losses and disorder of 1 %."""
-    rows = []
-    for ipv6 in (False, True):
-        stream = capture.Stream(messages, ipv6)
-        found = run_to_end(partial(undisturbed, partial(capture.compare, stream)))
-        if not found.same_segments():
-            raise click.ClickException("the filter and the capture have other segments")
-        late = sorted(found.differences())
-        rows.append({
-            "IP": 6 if ipv6 else 4, "messages": len(late), "segments": len(found.captured),
-            "repeated": found.repeated(), "disorder": found.out_of_order(),
-            "unstamped": found.unstamped, "median_us": statistics.median(late) / 1000,
-            "p99.9_us": late[len(late) * 999 // 1000] / 1000, "worst_us": late[-1] / 1000,
-            "least_us": late[0] / 1000, "above_100us": sum(it > 100_000 for it in late),
-        })  # fmt: skip
-    click.echo(" ".join(f"{head:>11}" for head in rows[0]))
-    for row in rows:
-        click.echo(" ".join(f"{value:>11.6g}" for value in row.values()))
-    _write(out, {"runs": rows})
-
-
-def _write(out: Path, result: Any) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / RESULT
-    file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    click.echo(f"{file}")
 
 
 if __name__ == "__main__":

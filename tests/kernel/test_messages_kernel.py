@@ -1,0 +1,30 @@
+"""Real brokers behind a real daemon: its bucket, as it is seen from the brokers' side."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.attempts import ATTEMPTS
+from testbed.messages.real.oracle_command import LATE
+
+pytestmark = pytest.mark.kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("broker", ["nats", "mosquitto"])
+def test_no_window_has_more_messages_than_the_bucket_lets_out(broker: str) -> None:
+    """And none is lost, doubled or overtaken. A host that stands still makes messages late."""
+    command = ["-m", "testbed.messages", "oracle", "--broker", broker, "--seconds", "4"]
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        if done.returncode != LATE:
+            break
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "none lost, doubled or overtaken" in done.stdout
