@@ -190,10 +190,6 @@ class RequestDatapath(PolicerSet):
         now_ns: int,
     ) -> Answer:
         """The answer to a request of this cost that has just been decided."""
-        if refused_by is None and len(under) == 1:
-            ((limit, amount, policer),) = under
-            standing = self._standing(limit, amount, policer, flow, now_ns, admitted=True)
-            return Answer(True, (standing,), None, None, cost)
         standings = [self._standing(*it, flow, now_ns, admitted=refused_by is None) for it in under]
         if refused_by is None:
             return Answer(True, standings, None, None, cost)
@@ -417,7 +413,7 @@ class RequestDatapath(PolicerSet):
 
     def decide_shaped(
         self, shape: Shape[Shaped], values: Sequence[bytes], caller: str, cost: int, now_ns: int
-    ) -> Answer | None:
+    ) -> Answer | Standing | None:
         """Do as `decide` for a request of a shape, without a size or an option.
 
         Args:
@@ -428,6 +424,7 @@ class RequestDatapath(PolicerSet):
             now_ns: the time, ns.
 
         Returns:
+            The answer. A standing in its place: the request is admitted, and this is its only one.
             None: nothing is decided, as a limit is never enough for this cost; `decide` says so.
         """
         under: list[_Under] = []
@@ -445,7 +442,11 @@ class RequestDatapath(PolicerSet):
             self._counts["requests_unmatched"] += 1
             return Answer(True, (), None, None, cost)
         flow = self._flow(caller)
-        return self._answer(under, cost, self._police(under, flow, now_ns), flow, now_ns)
+        refused_by = self._police(under, flow, now_ns)
+        if refused_by is None and len(under) == 1:
+            limit, amount, checked = under[0]
+            return self._standing(limit, amount, checked, flow, now_ns, admitted=True)
+        return self._answer(under, cost, refused_by, flow, now_ns)
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:

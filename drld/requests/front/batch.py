@@ -29,7 +29,7 @@ from drld.control.turns import Turns
 from drld.errors import InputError, WireError
 from drld.policy import Mode
 from drld.requests import question
-from drld.requests.answer import failure_word, quota_of, remaining_of, tightest
+from drld.requests.answer import failure_word, quota_of, tightest
 from drld.requests.caller import Client, caller_of
 from drld.requests.datapath import RequestDatapath, Shaped
 from drld.requests.model import Answer, Request, Standing
@@ -106,9 +106,11 @@ class BatchFront:
         if shape is not None and not flags and 0 < cost <= MAX_AMOUNT:
             own, *values = parts[1::2]
             if not own and shape.fits(values):
-                answer = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
-                if answer is not None:
-                    return _written(number, answer)
+                found = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
+                if isinstance(found, Standing):
+                    return _of_standing(number, ADMITTED, found, cost, None)
+                if found is not None:
+                    return _written(number, found)
         try:
             request = self._request(record, text, caller)
         except InputError as error:
@@ -284,19 +286,21 @@ def _written(number: int, answer: Answer) -> Written:
     flags = ADMITTED if answer.admitted else 0
     if standing is None:
         return check_codec.answer_record(number, flags, b"", granted=answer.granted), b""
-    left = remaining_of(standing)
-    if left is None:
-        left = 0.0
-    else:
+    retry_ns = None if answer.admitted else answer.retry_ns
+    return _of_standing(number, flags, standing, answer.granted, retry_ns)
+
+
+def _of_standing(
+    number: int, flags: int, standing: Standing, granted: int, retry_ns: int | None
+) -> Written:
+    """The record and text of an answer that says how this limit stands."""
+    limit, _, tokens, reset_ns, _ = standing
+    policy, left = limit.policy, 0.0
+    if tokens is not None:
         flags |= REMAINING
-    name = standing.limit.name.encode()
+        left = policy.unit.shown_amount(tokens)
+    name = policy.name.encode()
     record = check_codec.answer_record(
-        number,
-        flags,
-        name,
-        granted=answer.granted,
-        retry_ns=None if answer.admitted else answer.retry_ns,
-        reset_ns=standing.reset_ns,
-        remaining=left,
+        number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
     )
     return record, name
