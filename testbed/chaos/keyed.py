@@ -34,6 +34,7 @@ import trio
 from testbed import netns
 from testbed.chaos.keyed_faults import FAULTS, Fault, done, environment, news_s
 from testbed.chaos.keyed_fleet import CAPACITY, DEMAND_S, NODES, RATE_S, Log, Scene, scene
+from testbed.chaos.urgency import be_urgent
 from testbed.harness.finding import Check, Verdict
 from testbed.harness.markdown import aligned, prose, table
 from testbed.harness.page import Page
@@ -178,6 +179,8 @@ def main(*, names: tuple[str, ...], seconds: float, seed: int, as_json: bool, do
     """
     if docs and names:
         raise click.UsageError("--docs is for all faults")
+    # The daemons and the clients have what scripts/drld.service gives a daemon.
+    be_urgent()
     result = {**head(quick=False), "seed": seed, "seconds": seconds}
     rows = []
     for name in names or FAULTS:

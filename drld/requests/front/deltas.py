@@ -23,6 +23,10 @@ from drld.spec import LimiterSpec
 GAP_S = 0.001
 """Between two looks into the socket. It bounds what strangers can make a limiter send: so much a
 look (`drld.gossip.wire.channel`)."""
+REST = 3
+"""After a look at which most datagrams were refused, the next waits for so many times as long as it
+took. So strangers have a quarter of a processor, and news come some hundredths of a second later:
+a look takes 8 ms at most (`drld.gossip.transport`)."""
 
 
 class Deltas:
@@ -76,8 +80,16 @@ class Deltas:
                 with self._waiting:
                     await trio.lowlevel.wait_readable(transport.fileno())
                 self._waiting = trio.CancelScope()
-                self._keyed.tick(self._clock())
-                await trio.sleep(GAP_S)
+                await trio.sleep(self._look(transport))
+
+    def _look(self, transport: Transport) -> float:
+        """Receive and tell; return how long the next look waits, s."""
+        refused, taken = transport.rejected.total(), transport.control_received
+        begin_ns = self._clock()
+        self._keyed.tick(begin_ns)
+        refused, taken = transport.rejected.total() - refused, transport.control_received - taken
+        worked_s = (self._clock() - begin_ns) / NS_PER_S
+        return max(GAP_S, REST * worked_s) if refused > taken else GAP_S
 
     def _wake(self) -> None:
         self._waiting.cancel()

@@ -1,0 +1,65 @@
+"""The socket of keys under a flood: strangers have a part of the processor, and no more."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from drld import config
+from drld.gossip.wire.keyring import KeyRing
+from drld.requests.front.deltas import GAP_S, REST, Deltas
+from drld.requests.keyed_limit import Terms
+from drld.requests.keyed_limits import KeyedLimits
+from drld.spec import LimiterSpec
+
+from .test_daemons import pairs_of_ports
+from .test_keyed_limits import KEYED
+
+MS = 1_000_000
+
+
+def opened(clock_ms: list[int]) -> tuple[Deltas, LimiterSpec]:
+    """A socket whose looks take the time from one reading of the clock to the next, ms."""
+    keyed = KeyedLimits(Terms(0, b"secret", 50 * MS, 2), Random(1))
+    made = Deltas(Path("f"), keyed, lambda: clock_ms.pop(0) * MS)
+    (port,) = pairs_of_ports(1)
+    text = KEYED.replace("127.0.0.1:7946", f"127.0.0.1:{port}")
+    return made, config.parse(text, "f")
+
+
+def test_a_look_at_what_is_refused_is_followed_by_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_ms = [0]
+    made, spec = opened(clock_ms)
+    made.prepare(spec, KeyRing())
+    transport = made.transport
+    assert transport is not None
+    try:
+        made.adopt(spec, KeyRing())
+        address = transport.address
+
+        def look(strangers: int) -> float:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+                for _ in range(strangers):
+                    out.sendto(os.urandom(60), address)
+            clock_ms.extend([100, 108])
+            return made._look(transport)
+
+        assert look(0) == GAP_S
+        before = transport.rejected.total()
+        assert look(20) == pytest.approx(REST * 0.008)
+        assert transport.rejected.total() == before + 20
+        assert look(0) == GAP_S
+
+        def tick(_: int) -> None:
+            transport.refuse("tag")
+            transport.control_received += 2
+
+        # What peers say does not wait for the little that strangers say.
+        monkeypatch.setattr(made._keyed, "tick", tick)
+        assert look(0) == GAP_S
+    finally:
+        transport.close()
