@@ -1,4 +1,4 @@
-"""`python -m testbed.messages stamps` and `capture`: what arrival times are worth, and how exact."""
+"""`python -m testbed.messages stamps` and `capture`: the worth of arrival times, and their errors."""
 
 from __future__ import annotations
 

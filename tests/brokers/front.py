@@ -43,11 +43,11 @@ class Front:
 
     def waited(self, limit_id: int = 1) -> int:
         """Messages that have waited for a limit."""
-        return self.datapath.figures(limit_id).waited
+        return self.datapath.waits(limit_id).waited
 
     async def until_waiting(self, count: int) -> None:
         """Return when so many messages wait for the first limit."""
-        while self.datapath.figures(1).waiting < count:
+        while self.datapath.waits(1).waiting < count:
             await trio.sleep(0.001)
 
 

@@ -144,7 +144,7 @@ async def test_dropped_messages_are_acknowledged(broker: Server, observer: Obser
         said = dict(zip(CASES, await publish("paho", made.port, CASES, "--deaf"), strict=True))
         await observer.until(3 * len(CASES))
         for number, case in enumerate(CASES, 1):
-            assert made.datapath.figures(number).dropped == COUNT - 3
+            assert made.datapath.waits(number).dropped == COUNT - 3
             assert observer.numbers(f"limited/{case}") == [0, 1, 2]
             # paho does not read the reasons of QoS 2.
             told = COUNT - 3 if case == "5/1" else 0
