@@ -1,0 +1,121 @@
+"""A real daemon before a broker, without any privilege: limits that change while messages wait.
+
+The broker is one that keeps what it is sent, so that each byte is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from itertools import pairwise
+from pathlib import Path
+
+import trio
+
+from tests.control_fake import client
+
+from ..requests.test_daemons import ports, running
+
+INFO = b'INFO {"server_id":"x","version":"2.9.10","max_payload":1048576,"headers":true}\r\n'
+CONFIG = """
+{limits}
+[limiter]
+name = "messages{pid}"
+listen = "127.0.0.1:{gossip}"
+control = "{directory}/control.sock"
+
+[[broker]]
+name = "nats"
+protocol = "nats"
+listen = "127.0.0.1:{listen}"
+server = "127.0.0.1:{server}"
+"""
+LIMIT = """
+[[limit]]
+id = 1
+name = "city"
+rate = "{rate}"
+burst = "2msg"
+match = {{ broker = "nats", topic = "city.>" }}
+"""
+
+
+class Broker:
+    """Greets, and keeps what comes."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self._news = trio.Condition()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        await stream.send_all(INFO)
+        async for piece in stream:
+            async with self._news:
+                self.received += piece
+                self._news.notify_all()
+
+    async def has(self, messages: list[str]) -> None:
+        """Wait until these messages have come, in this order and no others."""
+        async with self._news:
+            while len(self.messages()) < len(messages):
+                await self._news.wait()
+        assert self.messages() == messages
+
+    def messages(self) -> list[str]:
+        *whole, _ = self.received.decode().split("\r\n")
+        return [payload for head, payload in pairwise(whole) if head.startswith("PUB ")]
+
+
+def published(texts: str) -> bytes:
+    return b"".join(b"PUB city.a 1\r\n%b\r\n" % text.encode() for text in texts)
+
+
+async def test_limits_change_while_messages_wait(tmp_path: Path) -> None:
+    (gossip,) = ports(1, socket.SOCK_DGRAM)
+    listen, server = ports(2, socket.SOCK_STREAM)
+    file = tmp_path / "drld.toml"
+
+    def write(rate: str | None) -> None:
+        tables = CONFIG.format(
+            limits="limit = []" if rate is None else "", pid=os.getpid(), gossip=gossip,
+            directory=tmp_path, listen=listen, server=server,
+        )  # fmt: skip
+        file.write_text(tables + ("" if rate is None else LIMIT.format(rate=rate)))
+
+    write("9/d")
+    broker = Broker()
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            serve = trio.serve_tcp
+            await nursery.start(
+                lambda task_status: serve(
+                    broker.serve, server, host="127.0.0.1", task_status=task_status
+                )
+            )
+            async with running(file), client(tmp_path / "control.sock") as api:
+                status = (await api.get("/v1/status")).json()
+                assert status["datapath"]["name"] == "none"
+                stream = await trio.open_tcp_stream("127.0.0.1", listen)
+                assert (await stream.receive_some()).startswith(b"INFO ")
+                await stream.send_all(b'CONNECT {"verbose":false}\r\n' + published("abcdefg"))
+                await broker.has(["a", "b"])
+                while True:
+                    report = (await api.get("/v1/limits/city")).json()
+                    if report["arrived_packets"] == 7:
+                        break
+                assert report["waits"]["waiting"] == report["waits"]["waited"] == 5
+                # Another rate holds for those that wait.
+                write("1000/s")
+                assert (await api.post("/v1/reload")).status_code == 200
+                await broker.has([*"abcdefg"])
+                write("9/d")
+                assert (await api.post("/v1/reload")).status_code == 200
+                await stream.send_all(published("hijklmn"))
+                while (await api.get("/v1/limits/city")).json()["arrived_packets"] != 14:
+                    pass
+                # All that wait leave with their limit, in their order.
+                write(None)
+                assert (await api.post("/v1/reload")).status_code == 200
+                await broker.has([*"abcdefghijklmn"])
+                await stream.aclose()
+            nursery.cancel_scope.cancel()
