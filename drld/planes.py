@@ -46,14 +46,18 @@ def _modules(name: str, planes: tuple[str, ...]) -> tuple[ModuleType, ...]:
     return tuple(import_module(module) for module in names if find_spec(module))
 
 
-def first_to_read(name: str, read: Callable[[ModuleType], T]) -> T:
+def first_to_read(name: str, read: Callable[[ModuleType], T], having: str = "") -> T:
     """What the first of the registered modules of this name reads that can.
+
+    `having` leaves out modules without this function.
 
     Raises:
         InputError: none can; the reason of each.
     """
     refused = []
     for module in registered(name):
+        if having and not hasattr(module, having):
+            continue
         try:
             return read(module)
         except InputError as error:

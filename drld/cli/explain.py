@@ -190,7 +190,9 @@ def _explain_capture(
     Raises:
         InputError: it is no capture, or damaged; the items before the damage are explained.
     """
-    plane, captured = first_to_read("explain", lambda it: (it, _captured(it, stream, words)))
+    plane, captured = first_to_read(
+        "explain", lambda it: (it, _captured(it, stream, words)), having="captured"
+    )
     shown = _EachAsJson(plane) if as_json else _Sums(plane)
     progress = Progress(stream, path, f"{plane.WORDS.item}s")
     known: dict[Any, Any] = {None: shown.judged(None, [])}

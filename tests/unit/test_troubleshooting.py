@@ -1,4 +1,5 @@
-"""docs/troubleshooting.md lists every warning and error that the code can log or raise.
+"""docs/troubleshooting.md, and a page of messages, list every warning and error that the code can
+log or raise.
 
 The templates are read from the source. Their placeholders stand for any text, and a template is
 listed if a code span of the page has its form. Templates without words (`%s`, `{}: {}`) pass on
@@ -17,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "drld"
-PAGE = ROOT / "docs" / "troubleshooting.md"
+PAGES = [ROOT / "docs" / name for name in ("troubleshooting.md", "messages-operations.md")]
 
 ANY = "\0"
 """A placeholder."""
@@ -72,7 +73,8 @@ def templates() -> list[str]:
 
 
 def spans() -> list[str]:
-    prose = re.sub(r"^```.*?^```$", "", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = "\n".join(page.read_text() for page in PAGES)
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
 
 
@@ -91,5 +93,5 @@ def test_the_source_has_the_templates_that_every_start_may_log() -> None:
 
 
 @pytest.mark.parametrize("template", templates())
-def test_the_page_lists_it(template: str) -> None:
+def test_a_page_lists_it(template: str) -> None:
     assert listed(template), template.replace(ANY, "...")

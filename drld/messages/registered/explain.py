@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from drld.errors import InputError
-from drld.explanation import CapturedItem, Explanation, Words, row, tried
+from drld.explanation import Explanation, Words, row, tried
 from drld.messages.frame import Client
 from drld.messages.gate import Lane
 from drld.messages.spec import ITEM, Excess, MessageMatch
@@ -72,15 +72,6 @@ def remarks(item: Asked) -> list[str]:
     if not (item.client or item.user or item.address):
         return ["The message names no client: it is judged as one of a new client."]
     return []
-
-
-def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:  # noqa: ARG001
-    """There are no captures of messages.
-
-    Raises:
-        InputError: always.
-    """
-    raise InputError("messages are explained one by one: there are no captures of them")
 
 
 class Explainer:
