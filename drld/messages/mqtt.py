@@ -85,6 +85,11 @@ class MqttReader:
         self._dropped: set[int] = set()
         """Identifiers of messages of QoS 2 that were dropped and wait for PUBREL."""
 
+    @property
+    def held(self) -> int:
+        """See `Reader.held`."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """See `Reader.feed`."""
         rest = self._rest
