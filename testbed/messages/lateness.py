@@ -132,14 +132,26 @@ async def compare(
 def table(result: dict[str, Any]) -> str:
     """A result as a table for people."""
     heads = ("source", "arrived", "waited", "share", "p99 ms", "beyond", "unstamped", "stops")
-    lines = [" ".join(f"{head:>9}" for head in heads)]
-    for run in result["runs"]:
+    lines = [" " + " ".join(f"{head:>9}" for head in heads)]
+    runs = result["runs"]
+    for run in [*runs, *_totals(runs)]:
         share = run["waited"] / max(run["arrived"], 1)
         lines.append(
-            f"{run['source']:>9} {run['arrived']:>9} {run['waited']:>9} {share:>9.3%} "
+            f"{run['source']:>10} {run['arrived']:>9} {run['waited']:>9} {share:>9.3%} "
             f"{run['p99_ms']:>9.2f} {run['beyond']:>9} {run['unstamped']:>9} {run['stops']:>9}"
         )
     return "\n".join(lines)
+
+
+def _totals(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs of each source as one, if there are several; with the worst delay."""
+    totals = []
+    for source in dict.fromkeys(run["source"] for run in runs):
+        those = [run for run in runs if run["source"] == source]
+        sums = {key: sum(run[key] for run in those) for key in those[0] if key != "source"}
+        worst = max(run["p99_ms"] for run in those)
+        totals.append({**sums, "source": f"all {source}", "p99_ms": worst})
+    return totals if len(totals) < len(runs) else []
 
 
 async def _run(stream: Stream, source: str, progress: Progress) -> Outcome:

@@ -1,4 +1,4 @@
-"""`python -m testbed.messages stamps` and `capture`: the worth of arrival times, and their errors."""
+"""`python -m testbed.messages stamps` and `capture`: the use of arrival times, and their errors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from testbed.options import OUT
     help="Only this source; may be repeated.",
 )  # fmt: skip
 @click.option("--connections", type=click.IntRange(1, 10_000), default=1000, show_default=True)
-@click.option(
-    "--messages", type=click.IntRange(100, 10_000_000), default=100_000, show_default=True
-)
+@click.option("--messages", type=click.IntRange(100), default=10_000, show_default=True,
+              help="In each run.")  # fmt: skip
 @click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True,
               help="Of the bucket, messages/s.")  # fmt: skip
 @click.option("--burst", type=click.IntRange(3, 10_000), default=15, show_default=True)
@@ -34,7 +33,7 @@ from testbed.options import OUT
 @click.option("--hogs", type=click.IntRange(0, 1000), default=4, show_default=True,
               help="Busy processes.")  # fmt: skip
 @click.option("--stops", is_flag=True, help="Stop the daemon for 200 ms every two seconds.")
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option("--repeat", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "stamps", show_default=True)
 def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, **stream: Any) -> None:
     """Count conforming messages that wait because the daemon runs late."""
