@@ -21,6 +21,7 @@ from tests.fuzz.targets import (
     nats,
     packet,
     probes,
+    proxy_header,
     registry,
     request_log,
     requests,
@@ -54,6 +55,7 @@ TARGETS: dict[str, Target] = {
     "topics": topics.TARGET,
     "mqtt": mqtt.TARGET,
     "nats": nats.TARGET,
+    "proxy-header": proxy_header.TARGET,
 }
 
 
