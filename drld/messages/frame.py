@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-MAX_FRAME = 1 << 20
-"""The largest frame that is accepted unless the operator says otherwise, bytes."""
+MAX_FRAME = 2 << 20
+"""The largest frame that is accepted unless the operator says otherwise, bytes. A nats-server takes
+payloads of 1 MiB by default, to which their heads add."""
 MAX_HEAD = 1 << 16
 """The largest line of NATS, bytes. Heads of MQTT are bounded by their format."""
 CACHED_TOPICS = 8192
@@ -63,6 +64,11 @@ class Reader(Protocol):
 
     client: Client | None
     """None until it has said so."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that has begun."""
+        ...
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that these bytes complete, in their order; take all of them.

@@ -8,10 +8,11 @@ broker does not know an alias whose definition was dropped. So the reader follow
 and puts the topic back into the first message that uses another one.
 
 Dropped messages. QoS 0 has no acknowledgement. For QoS 1 drld sends PUBACK, and for QoS 2 PUBREC.
-In MQTT 5 they have the reason 0x97, Quota exceeded, which also ends the exchange of QoS 2. MQTT
-3.1.1 has no reasons: the client believes that its message was delivered. It goes on with PUBREL,
-which the reader answers with PUBCOMP, as the broker knows nothing of the message. Acknowledgements
-may leave in another order than messages came: only clients must keep the order (4.6).
+In MQTT 5 they have the reason 0x97, Quota exceeded, which also ends the exchange of QoS 2. A client
+that goes on nevertheless (paho) gets its PUBCOMP from the broker. MQTT 3.1.1 has no reasons: the
+client believes that its message was delivered. It goes on with PUBREL, which the reader answers
+with PUBCOMP, as the broker knows nothing of the message. Acknowledgements may leave in another
+order than messages came: only clients must keep the order (4.6).
 """
 
 from __future__ import annotations
@@ -83,6 +84,11 @@ class MqttReader:
         """Those that the broker has been sent."""
         self._dropped: set[int] = set()
         """Identifiers of messages of QoS 2 that were dropped and wait for PUBREL."""
+
+    @property
+    def held(self) -> int:
+        """See `Reader.held`."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """See `Reader.feed`."""

@@ -66,6 +66,11 @@ class NatsReader:
         self._offset = 0
         """Of the first byte that is in no frame yet, in the client's stream."""
 
+    @property
+    def held(self) -> int:
+        """See `Reader.held`."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """See `Reader.feed`."""
         if self._rest:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
 
+from drld.messages.frame import MAX_FRAME
 from drld.messages.topics import Notation
 from drld.spec import LimitSpec, PlaneSpec, ServerTls, Target, format_endpoint
 from drld.units import Unit
@@ -25,8 +26,6 @@ MESSAGES = Unit(
 
 DEFAULT_HOLD = 64 * 2**20
 """Bytes of messages that wait at a broker before its clients are not read any more."""
-DEFAULT_MAX_FRAME = 2**20
-"""Bytes of a frame."""
 DEFAULT_MAX_CONNECTIONS = 10_000
 
 Address: TypeAlias = tuple[str, int] | str
@@ -110,7 +109,7 @@ class BrokerSpec:
     tls: ServerTls | None = field(default=None, compare=False)
     """For clients at TCP addresses; None: no TLS."""
     max_connections: int = DEFAULT_MAX_CONNECTIONS
-    max_frame: int = DEFAULT_MAX_FRAME
+    max_frame: int = MAX_FRAME
     """Bytes of the largest frame that a client may send."""
 
     @property

@@ -6,13 +6,12 @@ import asyncio
 
 import aiomqtt
 
-from tests.brokers.clients import job, report
+from tests.brokers.clients import Heard, Job, play
 
 PATIENCE_S = 120.0
 
 
-async def main() -> None:
-    asked = job()
+async def publish(asked: Job) -> Heard:
     received: list[str] = []
     async with aiomqtt.Client(
         "127.0.0.1",
@@ -30,8 +29,8 @@ async def main() -> None:
             message = await asyncio.wait_for(anext(messages), PATIENCE_S)
             assert isinstance(message.payload, bytes)
             received.append(message.payload.decode())
-    report(received, [])
+    return received, []
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    play(publish)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import ssl
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -38,22 +41,41 @@ class Job:
         return ssl.create_default_context(cafile=self.authority) if self.authority else None
 
 
-def job() -> Job:
-    """From the command line."""
+Heard: TypeAlias = tuple[list[str], list[int]]
+"""Received payloads, and reasons of acknowledgements."""
+
+
+def jobs() -> list[Job]:
+    """From the command line: the same for each case, with a topic of its own."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
-    parser.add_argument("topic")
-    parser.add_argument("--version", type=int, default=4)
-    parser.add_argument("--qos", type=int, default=0)
+    parser.add_argument("--case", dest="cases", action="append", default=[], help="VERSION/QOS")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--size", type=int, default=0)
     parser.add_argument("--alias", action="store_true")
     parser.add_argument("--keep-alive", dest="keep_alive_s", type=int, default=60)
     parser.add_argument("--deaf", dest="listens", action="store_false")
     parser.add_argument("--authority")
-    return Job(**vars(parser.parse_args()))
+    common = vars(parser.parse_args())
+    cases = [tuple(map(int, case.split("/"))) for case in common.pop("cases")]
+    return [
+        Job(topic=f"limited/{it[0]}/{it[1]}", version=it[0], qos=it[1], **common) for it in cases
+    ]
 
 
-def report(received: list[str], reasons: list[int]) -> None:
-    """Print the numbers of the received messages, and the reasons of acknowledgements."""
-    print(json.dumps({"numbers": [int(it.split()[0]) for it in received], "reasons": reasons}))
+def report(heard: Iterable[Heard]) -> None:
+    """Print the numbers of the messages, and the reasons of acknowledgements, of each case."""
+    said = [
+        {"numbers": [int(payload.split()[0]) for payload in payloads], "reasons": reasons}
+        for payloads, reasons in heard
+    ]
+    print(json.dumps(said))
+
+
+def play(one: Callable[[Job], Awaitable[Heard]]) -> None:
+    """Do all jobs at a time."""
+
+    async def main() -> None:
+        report(await asyncio.gather(*map(one, jobs())))
+
+    asyncio.run(main())

@@ -8,13 +8,12 @@ from typing import Any
 from gmqtt import Client
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
-from tests.brokers.clients import job, report
+from tests.brokers.clients import Heard, Job, play
 
 PATIENCE_S = 120.0
 
 
-async def main() -> None:
-    asked = job()
+async def publish(asked: Job) -> Heard:
     received: list[str] = []
     subscribed, complete = asyncio.Event(), asyncio.Event()
 
@@ -42,8 +41,8 @@ async def main() -> None:
         client.publish(topic, asked.payload(number), qos=asked.qos, **extra)
     await asyncio.wait_for(complete.wait(), PATIENCE_S)
     await client.disconnect()
-    report(received, [])
+    return received, []
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    play(publish)

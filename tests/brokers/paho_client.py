@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.brokers.clients import job, report
+from tests.brokers.clients import Heard, Job, jobs, report
 
 PATIENCE_S = 120.0
 
 
-def main() -> None:
-    asked = job()
+def publish(asked: Job) -> Heard:
     received: list[str] = []
     reasons: list[int] = []
     subscribed, complete = threading.Event(), threading.Event()
@@ -65,8 +65,10 @@ def main() -> None:
     client.disconnect()
     client.loop_stop()
     assert not lost, lost
-    report(received, reasons)
+    return received, reasons
 
 
 if __name__ == "__main__":
-    main()
+    asked = jobs()
+    with ThreadPoolExecutor(len(asked)) as threads:
+        report(threads.map(publish, asked))

@@ -20,6 +20,7 @@ from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems, dotted, hint, must_be
 from drld.config.schema import PlaneTable, Table
 from drld.config.tls import read_tls
+from drld.messages.frame import MAX_FRAME
 from drld.messages.registered.limit_table import (
     MOST_BROKERS,
     MessageLimitTable,
@@ -28,7 +29,6 @@ from drld.messages.registered.limit_table import (
 from drld.messages.spec import (
     DEFAULT_HOLD,
     DEFAULT_MAX_CONNECTIONS,
-    DEFAULT_MAX_FRAME,
     NOTATIONS,
     Address,
     BrokerSpec,
@@ -91,11 +91,9 @@ class BrokerTable(Table):
     """Whether connections to the broker begin with such a header, version 2."""
     max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] = DEFAULT_MAX_CONNECTIONS
     """Connections at a time; more are refused."""
-    max_frame: Annotated[int, PlainValidator(_read_frame), _read_frame.described] = (
-        DEFAULT_MAX_FRAME
-    )
+    max_frame: Annotated[int, PlainValidator(_read_frame), _read_frame.described] = MAX_FRAME
     """Largest packet of MQTT, or message of NATS with its head; a connection with a larger one is
-    closed. Default: `"1MiB"`."""
+    closed. Default: `"2MiB"`."""
     certificate: FilePath | None = None
     """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
     all files again. Default: no TLS."""

@@ -20,6 +20,8 @@ def read(reader: Reader, data: bytes, piece: int = 0) -> tuple[list[Frame], Fram
             frames += reader.feed(data[start : start + (piece or len(data))])
     except FrameError as error:
         return frames, error
+    end = frames[-1].end if frames else 0
+    assert reader.held == len(data) - end
     return frames, None
 
 
