@@ -77,7 +77,7 @@ def _read_1(data: bytes) -> ProxyHeader | None:
     if len(words) != 6 or words[1] not in (b"TCP4", b"TCP6"):
         raise _wrong(f"must have a family, two addresses and two ports (got {data[:end]!r})")
     try:
-        addresses = [ip_address(word.decode("ascii")) for word in words[2:4]]
+        addresses = [ip_address(word.partition(b"%")[0].decode("ascii")) for word in words[2:4]]
     except ValueError:
         raise _wrong(f"must have IP addresses (got {data[:end]!r})") from None
     version = 4 if words[1] == b"TCP4" else 6

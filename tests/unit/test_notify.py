@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,3 +96,28 @@ def test_without_a_watchdog_nothing_is_told(
         monkeypatch.setenv("WATCHDOG_PID", pid)
     Manager().alive(NS_PER_S)
     assert told(manager) == []
+
+
+def test_a_socket_is_kept_under_its_name(manager: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert Manager.keep("127.0.0.1_1883", listener)
+        said, notes, _, _ = manager.recvmsg(4096, socket.CMSG_SPACE(4))
+        assert said == b"FDSTORE=1\nFDNAME=127.0.0.1_1883"
+        ((level, kind, data),) = notes
+        assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        with socket.socket(fileno=int.from_bytes(data, sys.byteorder)) as kept:
+            assert kept.getsockname() == listener.getsockname()
+
+
+def test_without_a_manager_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert not Manager.keep("name", listener)
+
+
+def test_sockets_of_another_process_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that a parent has not removed name descriptors that are something else here."""
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid() + 1))
+    assert Manager.inherited() == []
+    assert "LISTEN_FDS" not in os.environ

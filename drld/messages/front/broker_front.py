@@ -57,7 +57,7 @@ class BrokerFront:
     @property
     def part(self) -> int:
         """Bytes that may wait of one connection."""
-        return self.spec.hold - self.held
+        return max(self.spec.hold - self.held, 0)
 
     @property
     def context(self) -> SSLContext | None:

@@ -93,10 +93,10 @@ class Connection:
         context = front.context if tcp else None
         self._front = front
         self._stamps = front.stamps if tcp else front.unstamped
-        self.segments = self._stamps.of(sock)
-        self._receive = partial(self._stamps.receive, sock, self.segments)
         self.endpoints = (sock.getpeername()[:2], sock.getsockname()[:2]) if tcp else None
         """Of the client and of drld; None: it is a unix socket."""
+        self.segments = self._stamps.of(sock)
+        self._receive = partial(self._stamps.receive, sock, self.segments)
         self.reader = protocol.reader(spec.max_frame)
         self.returns = protocol.returns(tls=context is not None)
         greeted = not protocol.tls_after_greeting
@@ -152,6 +152,8 @@ class Connection:
             return
         arrived, arrival, read_ns = pump.arrived, self.segments.arrival, pump.read_ns
         left = FLOW_FRAMES
+        if not self._touched:
+            self._touch()
         try:
             for frame in frames:
                 at_ns = arrival(frame.end, read_ns)
@@ -170,15 +172,13 @@ class Connection:
         self._frames = None
         if self.stream.ended:
             self._client_ended = True
-        if not self._touched:
-            self._touch()
 
     def forward(self, frame: Frame) -> None:
         """See `Flow.forward`."""
         if self._broker_ended:
             self._front.counts["undelivered"] += frame.topic is not None
         elif data := (self.reader.forward(frame) if frame.alias else frame.data):
-            self.broker.chunks.append(data)
+            self.broker.send(data)
         if not self._touched:
             self._touch()
 
@@ -199,7 +199,7 @@ class Connection:
         elif broker.chunks and not broker.blocked:
             broker.flush()
         if (tls := self.stream.tls) is not None and (output := tls.output()):
-            client.chunks.append(output)
+            client.send(output)
         if client.chunks and not client.blocked:
             client.flush()
         up = self.lane.held_bytes + broker.queued
@@ -223,7 +223,7 @@ class Connection:
             if self._stopping and client.reads:
                 front.pump.unfinished(self)
         if self._connected and not self._broker_ended:
-            broker.read(client.queued <= min(MOST_QUEUED, max(front.part, 0)))
+            broker.read(client.queued <= min(MOST_QUEUED, front.part))
 
     def fail(self) -> None:
         """See `Flow.fail`."""
@@ -308,7 +308,7 @@ class Connection:
 
     def _to_client(self, data: bytes) -> None:
         if data and self.client.open:
-            self.client.chunks.append(self.stream.encode(data))
+            self.client.send(self.stream.encode(data))
             self._touch()
 
     # The broker
@@ -322,6 +322,7 @@ class Connection:
             source, destination = self.endpoints
             header = proxy_header.write(self.stream.source or source, destination)
             self.broker.chunks.insert(0, header)
+            self.broker.queued += len(header)
         self.broker.connect(spec.server, self._dialled)
 
     def _dialled(self, reason: str | None) -> None:
@@ -372,7 +373,7 @@ class Connection:
             self._pinging = None
             if not len(self.lane):
                 return
-            self.broker.chunks.append(ping)
+            self.broker.send(ping)
             self.returns.pings += 1
             self._touch()
         self._pinging = self._front.after(client.keep_alive_s * NS_PER_S // 2, self._keep_alive)
@@ -417,8 +418,8 @@ class Connection:
         return bool(len(self.lane) or self.broker.chunks)
 
     def _end_client(self) -> None:
-        if self.client.open:
-            self.client.chunks.append(self.stream.last_words())
+        if self.client.sock is not None and not self.client.ending:
+            self.client.send(self.stream.last_words())
             self.client.end(CLIENT_END_NS)
 
     def _client_closed(self, sock: socket.socket) -> None:

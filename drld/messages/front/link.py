@@ -56,7 +56,7 @@ class Link:
         self.chunks: list[bytes] = []
         """Output that waits for the next `flush`."""
         self.queued = 0
-        """Bytes that the socket did not take at the last `flush`."""
+        """Its bytes."""
         self.blocked = True
         """Whether `flush` has to wait for an event."""
         self.broken = False
@@ -119,6 +119,11 @@ class Link:
     def open(self) -> bool:
         """Whether output makes sense."""
         return self.sock is not None and not (self.ending or self.broken)
+
+    def send(self, data: bytes) -> None:
+        """Add output."""
+        self.chunks.append(data)
+        self.queued += len(data)
 
     def read(self, wanted: bool) -> None:
         """Handle, or do not handle, that the socket can be read."""
@@ -205,6 +210,7 @@ class Link:
         self._cancel()
         self.chunks.clear()
         self.queued = 0
+        self.reads = False
         sock, self.sock = self.sock, None
         if sock is None:
             return

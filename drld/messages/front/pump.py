@@ -89,6 +89,7 @@ class Pump:
         self._events: deque[tuple[int, int]] = deque()
         self._unfinished: deque[Flow] = deque()
         self._touched: list[Flow] = []
+        self._closed = False
 
     def touch(self, flow: Flow) -> None:
         """Have a connection settle at the end of the turn; call it once until then."""
@@ -103,15 +104,15 @@ class Pump:
         self.reactor.wake(self.gate.due_ns)
 
     async def run(self) -> None:
-        """Turn until cancelled."""
+        """Turn until cancelled, or closed."""
         clock = self.reactor.clock
-        while True:
+        while not self._closed:
             if self._events or self._unfinished:
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.wait_readable(self.reactor.fileno())
             until_ns = clock() + BUDGET_NS
-            while self.turn() and clock() < until_ns:
+            while not self._closed and self.turn() and clock() < until_ns:
                 pass
 
     def turn(self) -> bool:
@@ -147,6 +148,7 @@ class Pump:
 
     def close(self) -> None:
         """Close the descriptors."""
+        self._closed = True
         self.reactor.close()
 
     def _offer(self) -> None:

@@ -21,6 +21,7 @@ from tests.fuzz.targets import (
     nats,
     packet,
     probes,
+    proxy_header,
     registry,
     request_log,
     requests,
@@ -54,6 +55,7 @@ TARGETS: dict[str, Target] = {
     "mqtt": mqtt.TARGET,
     "nats": nats.TARGET,
     "segments": segments.TARGET,
+    "proxy-header": proxy_header.TARGET,
 }
 
 

@@ -1,0 +1,55 @@
+"""Headers of the PROXY protocol: within their bounds, the same however they are cut, and told apart
+from what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from drld.errors import FrameError
+from drld.messages.proxy_header import MOST_2, ProxyHeader, read, write
+from tests.fuzz.targets.base import Target
+
+
+def check(data: bytes) -> bool:
+    """The beginning of a connection."""
+    found = _read(data)
+    if found is None:
+        assert len(data) < MOST_2
+    if not isinstance(found, ProxyHeader):
+        return False
+    assert 0 < found.size <= min(len(data), MOST_2)
+    assert _read(data[: found.size]) == found
+    for size in {0, 1, 12, 15, found.size // 2, found.size - 1} - {found.size}:
+        assert _read(data[:size]) is None
+    if found.source is not None:
+        host, port = found.source
+        assert str(ip_address(host)) == host
+        again = read(write((host, port), (host, port)))
+        assert again is not None
+        assert again.source == found.source
+    return True
+
+
+def _read(data: bytes) -> ProxyHeader | str | None:
+    """What a header says, or the reason why it is none."""
+    try:
+        return read(data)
+    except FrameError as error:
+        return str(error)
+
+
+def seeds() -> Iterator[bytes]:
+    """Headers of both versions."""
+    yield b"PROXY TCP4 192.0.2.1 198.51.100.7 51234 1883\r\nrest"
+    yield b"PROXY UNKNOWN\r\n"
+    yield write(("192.0.2.1", 51234), ("198.51.100.7", 1883)) + b"rest"
+    yield write(("2001:db8::1", 1), ("::1", 2))
+    yield write(("2001:db8::1", 1), ("127.0.0.1", 2))
+
+
+TARGET = Target(
+    check,
+    seeds,
+    words=(b"PROXY ", b"TCP4", b"TCP6", b"UNKNOWN", b"\r\n", write(("::1", 1), ("::1", 2))),
+)

@@ -1,0 +1,314 @@
+"""The front of a real mosquitto: order, loss, wills, pressure, and the ends of connections."""
+
+from __future__ import annotations
+
+import resource
+import select
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+
+from testbed.messages.servers import Server, mosquitto
+from tests.brokers.front import Front, Observer, front
+from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, publish
+from tests.unit.messages.made import message_limit, record
+from tests.unit.requests.test_daemons import ports
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    (port,) = ports(1, socket.SOCK_STREAM)
+    with mosquitto(tmp_path, port) as running:
+        yield running
+
+
+@pytest.fixture
+def observer(server: Server) -> Iterator[Observer]:
+    with closing(Observer(server.port)) as watching:
+        yield watching
+
+
+def writable(sock: trio.socket.SocketType) -> bool:
+    """Whether the client could send now."""
+    return bool(select.select([], [sock], [], 0)[1])
+
+
+class Clients:
+    """Clients that are gone when the test ends."""
+
+    def __init__(self) -> None:
+        self.opened: list[RawClient] = []
+
+    async def open(self, running: Front, name: str, **options: Any) -> RawClient:
+        """One that the broker has accepted."""
+        client = await self.dial(running)
+        await client.send(connect(name, **options))
+        assert await client.receive() == (2, 0, b"\0\0")
+        return client
+
+    async def dial(self, running: Front) -> RawClient:
+        """One that has said nothing."""
+        client = RawClient(await trio.open_tcp_stream("127.0.0.1", running.port))
+        self.opened.append(client)
+        return client
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[Clients]:
+    made = Clients()
+    yield made
+    for client in made.opened:
+        await client.vanish()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    with trio.fail_after(120):
+        while not condition():
+            await trio.sleep(0.002)
+
+
+def raised(running: Front, rate: float) -> None:
+    """Give the first limit another rate, as a reload does."""
+    limit = message_limit("limited/#", rate=rate, burst=5)
+    running.datapath.program(1, record(limit), (), running.broker.pump.reactor.clock())
+    running.broker.pump.wake()
+
+
+async def test_a_burst_passes_and_the_rest_comes_at_the_rate(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    limit = message_limit("limited/#", rate=50, burst=5)
+    async with front(server, "mqtt", limit) as running:
+        client = await clients.open(running, "one")
+        begun = trio.current_time()
+        await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(20)))
+        await observer.until(20)
+        # No earlier: the burst, and then one each 20 ms.
+        assert trio.current_time() - begun >= 15 / 50
+        assert observer.numbers("limited/a") == [*range(20)]
+        assert running.waited() == 15
+        assert running.datapath.figures(1).waiting == 0
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_thousands_arrive_once_and_in_their_order(
+    server: Server, observer: Observer, clients: Clients, qos: int
+) -> None:
+    """Of each client; cut at random, with other frames between."""
+    rng, each, count = Random(qos), 1500 if qos < 2 else 300, 4
+    limit = message_limit("limited/#", rate=20_000, burst=50)
+
+    async def publisher(running: Front, number: int) -> None:
+        client = await clients.open(running, f"client{number}")
+        data = bytearray()
+        for index in range(each):
+            data += publish(f"limited/{number}", b"%d" % index, qos, index + 1)
+            data += PINGREQ * (rng.random() < 0.05)
+        async with trio.open_nursery() as nursery:
+            if qos == 1:
+                nursery.start_soon(acknowledged, client)
+            while data:
+                size = rng.choice((1, 7, 300, 5000))
+                await client.send(bytes(data[:size]))
+                del data[:size]
+        if qos == 2:
+            await acknowledged(client)
+        await client.send(DISCONNECT)
+        await client.vanish()
+
+    async def acknowledged(client: RawClient) -> None:
+        left = [*range(1, each + 1)]
+        while left:
+            got = await client.receive()
+            assert got is not None
+            if got.kind == 5:
+                await client.send(b"\x62\x02" + got.body[:2])
+            elif got.kind in (4, 7):
+                assert got.kind == (4 if qos == 1 else 7)
+                # A broker acknowledges in the order in which it got them.
+                assert left.pop(0) == int.from_bytes(got.body[:2], "big")
+
+    async with front(server, "mqtt", limit) as running:
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(publisher, running, number)
+        await observer.until(each * count)
+        for number in range(count):
+            assert observer.numbers(f"limited/{number}") == [*range(each)]
+        assert running.waited() > 0
+        await until(lambda: not running.broker.connections)
+        assert running.broker.held == 0
+
+
+@pytest.mark.parametrize("leaves", ["disconnect", "vanish", "reset"])
+async def test_what_a_client_sent_arrives_after_it_has_left(
+    server: Server, observer: Observer, clients: Clients, leaves: str
+) -> None:
+    limit = message_limit("limited/#", rate=200, burst=1)
+    async with front(server, "mqtt", limit) as running:
+        client = await clients.open(running, "leaver", will="will")
+        await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(51)))
+        await running.until_waiting(40)
+        if leaves == "disconnect":
+            await client.send(DISCONNECT)
+        await (client.reset() if leaves == "reset" else client.vanish())
+        assert running.datapath.figures(1).waiting > 0
+        willed = leaves != "disconnect"
+        heard = await observer.until(51 + willed)
+        await until(lambda: not running.broker.connections)
+        assert observer.numbers("limited/a") == [*range(51)]
+        # The will is the last, and there is one; without one, nothing follows.
+        assert [it.topic for it in heard[51:]] == ["will"] * willed
+        assert running.broker.counts["undelivered"] == 0
+
+
+async def test_a_client_that_comes_back_loses_nothing_of_its_older_connection(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """The broker ends the older one as soon as the newer one's CONNECT comes."""
+    limit = message_limit("limited/#", rate=20, burst=1)
+    async with front(server, "mqtt", limit) as running:
+        for number in range(3):
+            client = await clients.dial(running)
+            await client.send(connect("same"))
+            assert (await client.receive()) is not None
+            await client.send(publish("limited/a", b"%d" % (2 * number)))
+            await client.send(publish("limited/a", b"%d" % (2 * number + 1)))
+            await running.until_waiting(1)
+            if number % 2:
+                await client.send(DISCONNECT)
+            await client.vanish()
+        await observer.until(6)
+        assert observer.numbers("limited/a") == [*range(6)]
+
+
+async def test_a_client_that_waits_longer_than_its_keep_alive_keeps_its_connection(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """One of 1 s: mosquitto ends it after 1.5 s of silence. The client gets no answer to a ping
+    that it has not sent, and one to each that it has."""
+    limit = message_limit("limited/#", rate=0.2, burst=1)
+    async with front(server, "mqtt", limit) as running:
+        client = await clients.open(running, "patient", keep_alive_s=1)
+        await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(2)))
+        await client.send(PINGREQ)
+        assert (await client.receive()) == (13, 0, b"")
+        await observer.until(2)
+        await client.send(publish("free", b"2", 1, 7))
+        got = await client.receive()
+        assert got is not None
+        assert got.kind == 4, "nothing but the acknowledgement"
+
+
+async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    limit = message_limit("limited/#", rate=100, burst=5)
+    async with front(server, "mqtt", limit) as running:
+        hold = 1 << 20
+        running.broker.spec = replace(running.broker.spec, hold=hold)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        floods = [await clients.open(running, f"flood{n}") for n in range(4)]
+        block = publish("limited/a", b"0 ".ljust(100, b"x")) * 1000
+        async with trio.open_nursery() as nursery:
+
+            async def flood(client: RawClient) -> None:
+                while True:
+                    await client.stream.send_all(block)
+
+            for client in floods:
+                nursery.start_soon(flood, client)
+            await until(lambda: running.broker.held > hold // 2)
+            other = await clients.open(running, "other")
+            for number in range(200):
+                await other.send(publish("free", b"%d" % number, 1, number + 1))
+                await other.acknowledged([number + 1], 1)
+                assert running.broker.held < hold + 4 * (1 << 18)
+            nursery.cancel_scope.cancel()
+        await until(lambda: len(observer.numbers("free")) >= 200)
+        assert observer.numbers("free") == [*range(200)]
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert (after - before) * 1024 < hold + (50 << 20)
+
+
+async def test_a_broker_that_stands_still_stops_its_clients_and_loses_nothing(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    async with front(server, "mqtt") as running:
+        hold = 1 << 20
+        running.broker.spec = replace(running.broker.spec, hold=hold)
+        client = await clients.open(running, "one")
+        server.freeze()
+        sent = 0
+        payload = b"x" * 1000
+        # TCP's own buffers fill, and then the client cannot send on.
+        assert isinstance(client.stream, trio.SocketStream)
+        sock, rest = client.stream.socket, b""
+        while writable(sock) or not running.broker.held:
+            if not rest:
+                rest, sent = publish("free", b"%d " % sent + payload), sent + 1
+            with trio.move_on_after(0.01):
+                rest = rest[await sock.send(rest) :]
+            assert running.broker.held < hold
+        server.thaw()
+        await client.send(rest)
+        await observer.until(sent)
+        assert observer.numbers("free") == [*range(sent)]
+
+
+async def test_a_broker_that_restarts_ends_its_clients_and_gets_the_next_ones(
+    server: Server, clients: Clients
+) -> None:
+    limit = message_limit("limited/#", rate=1, burst=1)
+    async with front(server, "mqtt", limit) as running:
+        client = await clients.open(running, "one")
+        await client.send(b"".join(publish("limited/a", b"%d" % n, 1, n + 1) for n in range(5)))
+        await client.acknowledged([1], 1)
+        await running.until_waiting(4)
+        server.kill()
+        assert (await client.receive()) is None, "it hears that its messages are not there"
+        refused = await clients.dial(running)
+        await refused.send(connect("two"))
+        assert (await refused.receive()) is None
+        assert running.broker.counts["unreachable"] == 1
+        server.start()
+        again = await clients.open(running, "one")
+        await again.send(publish("free", b"1", 1, 1))
+        await again.acknowledged([1], 1)
+        raised(running, 1000)
+        await until(lambda: running.broker.counts["undelivered"] == 4)
+        await again.vanish()
+        await client.vanish()
+        await until(lambda: not running.broker.connections)
+        assert running.broker.held == 0
+
+
+async def test_a_slow_subscriber_stops_its_own_messages_only(
+    server: Server, clients: Clients
+) -> None:
+    async with front(server, "mqtt") as running:
+        slow = await clients.open(running, "slow")
+        quick = await clients.open(running, "quick")
+        for client in (slow, quick):
+            await client.send(b"\x82\x09\0\x01\0\x04free\0")
+            assert (await client.receive()) == (9, 0, b"\0\x01\0")
+        publisher = await clients.open(running, "publisher")
+        payload = b"x" * 10_000
+        for number in range(1000):
+            await publisher.send(publish("free", b"%d " % number + payload))
+            got = await quick.receive()
+            assert got is not None
+            assert got.body[6:].split()[0] == b"%d" % number
+        assert running.broker.held < 1 << 18
+        for number in range(1000):
+            got = await slow.receive()
+            assert got is not None
+            assert got.body[6:].split()[0] == b"%d" % number

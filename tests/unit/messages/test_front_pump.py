@@ -1,0 +1,165 @@
+"""The pump with connections of the test's: the order of arrivals, its bounds, its timer."""
+
+from __future__ import annotations
+
+import select
+import time
+from functools import partial
+
+import pytest
+
+from drld.messages.datapath import MessageDatapath
+from drld.messages.frame import Frame, Place
+from drld.messages.front.deadlines import Deadlines
+from drld.messages.front.pump import TURN_FRAMES, Pump
+from drld.messages.front.timer import Timer
+from drld.messages.gate import Lane
+from tests.unit.messages.made import datapath, message_limit
+
+
+class Flow:
+    """A connection that has frames with arrival times."""
+
+    def __init__(self, pump: Pump, log: list[str], *frames: tuple[int, str]) -> None:
+        self.pump = pump
+        self.log = log
+        self.frames = [*frames]
+        self.lane: Lane = pump.gate.lane("mqtt", "")
+        self.settled = 0
+        self.failed = 0
+        pump.flows[self.lane] = self
+        pump.unfinished(self)
+
+    def take(self) -> None:
+        for at_ns, name in self.frames:
+            self.pump.arrived.append((at_ns, self, Frame(name.encode(), 0, "a", Place.KEEPS)))
+        self.frames.clear()
+        self.pump.touch(self)
+
+    def forward(self, frame: Frame) -> None:
+        self.log.append(frame.data.decode())
+
+    def drop(self, frame: Frame) -> None:
+        self.log.append(f"dropped {frame.data.decode()}")
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def fail(self) -> None:
+        self.failed += 1
+
+
+class Broken(Flow):
+    """One in which the program has a mistake."""
+
+    def take(self) -> None:
+        raise ZeroDivisionError
+
+
+def made(*, burst: float = 1, rate: float = 1000) -> tuple[Pump, MessageDatapath]:
+    now_ns = time.monotonic_ns()
+    found = datapath(message_limit(burst=burst, rate=rate), now_ns=now_ns)
+    return Pump(found.gate, time.monotonic_ns), found
+
+
+def test_frames_of_all_connections_are_charged_in_the_order_of_their_arrival() -> None:
+    """With one token the earliest one leaves, whichever connection is read first."""
+    pump, found = made(rate=0.001)
+    log: list[str] = []
+    now_ns = time.monotonic_ns()
+    Flow(pump, log, (now_ns + 3, "late"), (now_ns + 3, "later"))
+    Flow(pump, log, (now_ns + 1, "early"), (now_ns + 9, "latest"))
+    pump.turn()
+    assert log == ["early"]
+    assert found.figures(1).waiting == 3
+    pump.close()
+
+
+def test_what_waits_leaves_when_the_timer_says_so() -> None:
+    pump, _ = made(rate=200)
+    log: list[str] = []
+    begun_ns = time.monotonic_ns()
+    Flow(pump, log, *[(begun_ns, f"{number}") for number in range(4)])
+    pump.turn()
+    while len(log) < 4:
+        assert select.select([pump.reactor.fileno()], [], [], 60)[0]
+        pump.turn()
+    assert log == ["0", "1", "2", "3"]
+    assert time.monotonic_ns() - begun_ns >= 3 * 5_000_000
+    pump.close()
+
+
+def test_limits_that_change_wake_it() -> None:
+    """Those that wait for a limit that is removed leave at once, and not when they were due."""
+    pump, found = made(rate=0.001)
+    log: list[str] = []
+    Flow(pump, log, *[(time.monotonic_ns(), f"{number}") for number in range(3)])
+    pump.turn()
+    assert log == ["0"]
+    found.attach((), time.monotonic_ns())
+    pump.wake()
+    assert select.select([pump.reactor.fileno()], [], [], 60)[0]
+    pump.turn()
+    assert log == ["0", "1", "2"]
+    pump.close()
+
+
+def test_a_turn_takes_so_many_frames_and_the_next_one_goes_on() -> None:
+    pump, _ = made(burst=1e6)
+    log: list[str] = []
+    now_ns = time.monotonic_ns()
+    flows = [Flow(pump, log, *[(now_ns, "x")] * TURN_FRAMES) for _ in range(3)]
+    for turn in range(1, 4):
+        assert pump.turn()
+        assert len(log) == turn * TURN_FRAMES
+    assert [flow.settled for flow in flows] == [1, 1, 1]
+    assert not pump.turn()
+    pump.close()
+
+
+def test_an_error_ends_the_connection_that_it_came_from_and_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pump, _ = made(burst=10)
+    log: list[str] = []
+    broken = Broken(pump, log)
+    sound = Flow(pump, log, (time.monotonic_ns(), "sound"))
+    pump.turn()
+    assert (broken.failed, sound.failed, pump.errors) == (1, 0, 1)
+    assert log == ["sound"]
+    assert "error in a connection" in caplog.text
+    pump.close()
+
+
+def test_deadlines_are_met_in_their_order_unless_called_off() -> None:
+    deadlines, log = Deadlines(), list[int]()
+    kept = [deadlines.add(at_ns, partial(log.append, at_ns)) for at_ns in (30, 10, 20)]
+    off = [deadlines.add(at_ns, lambda: log.append(-1)) for at_ns in range(5, 505)]
+    for deadline in off:
+        deadlines.cancel(deadline)
+    deadlines.run(9)
+    assert log == []
+    deadlines.run(20)
+    assert log == [10, 20]
+    assert deadlines.next_ns == 30
+    deadlines.cancel(kept[1])  # It is done.
+    deadlines.run(30)
+    assert log == [10, 20, 30]
+    deadlines.run(1000)
+    assert deadlines.next_ns is None
+
+
+def test_a_timer_is_readable_from_its_time_on() -> None:
+    timer = Timer()
+    assert not select.select([timer.fileno()], [], [], 0)[0]
+    at_ns = time.monotonic_ns() + 3_000_000
+    timer.set(at_ns)
+    assert select.select([timer.fileno()], [], [], 60)[0]
+    assert time.monotonic_ns() >= at_ns
+    timer.clear()
+    assert not select.select([timer.fileno()], [], [], 0)[0]
+    timer.set(1)  # long ago
+    assert select.select([timer.fileno()], [], [], 60)[0]
+    timer.set(None)
+    assert not select.select([timer.fileno()], [], [], 0)[0]
+    timer.close()
