@@ -7,8 +7,8 @@ Each plane explains its own items. The module `explain` that it registers (drld.
 - `remarks(item)`: what is to be known of it, a sentence each;
 - `Explainer(limits, misses=...).explain(item, policing, now_ns)`: an `Explanation` for each limit
   of the plane, or, without `misses`, for each that the item falls under;
-- `captured(stream, words)`, if its items have captures: those of one, a `CapturedItem` each. `words`
-  describe all of them. Or an InputError.
+- `captured(stream, words)`, if its items have captures: those of one, a `CapturedItem` each.
+  `words` describe all of them. Or an InputError.
 """
 
 from __future__ import annotations

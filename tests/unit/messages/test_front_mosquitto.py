@@ -95,7 +95,7 @@ async def test_a_burst_passes_and_the_rest_comes_at_the_rate(
         assert trio.current_time() - begun >= 15 / 50
         assert observer.numbers("limited/a") == [*range(20)]
         assert running.waited() == 15
-        assert running.datapath.figures(1).waiting == 0
+        assert running.datapath.waits(1).waiting == 0
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -160,7 +160,7 @@ async def test_what_a_client_sent_arrives_after_it_has_left(
         if leaves == "disconnect":
             await client.send(DISCONNECT)
         await (client.reset() if leaves == "reset" else client.vanish())
-        assert running.datapath.figures(1).waiting > 0
+        assert running.datapath.waits(1).waiting > 0
         willed = leaves != "disconnect"
         heard = await observer.until(51 + willed)
         await until(lambda: not running.broker.connections)
