@@ -201,6 +201,16 @@ class Policer:
             left = buckets.left(buckets.charged(due_ns, length, now_ns), now_ns)
         return bucket.wait_ns(length, left)
 
+    def tokens(self, now_ns: int) -> int:
+        """What the bucket holds; negative in debt."""
+        self.bucket.settle(now_ns)
+        return self.bucket.tokens
+
+    def fill(self, now_ns: int) -> tuple[int, int | None] | None:
+        """See `TokenBucket.fill`, at this time."""
+        self.bucket.settle(now_ns)
+        return self.bucket.fill()
+
     def drop(self, length: int) -> bool:
         """Count the packet that has just arrived as dropped; return True."""
         self._dropped_bytes += length

@@ -86,6 +86,22 @@ class TokenBucket:
         missing = min(length * NS_PER_S + left, self._depth) - self._tokens
         return -(-missing // self._fill_rate)
 
+    def fill(self) -> tuple[int, int | None] | None:
+        """Tokens, and the time from the last settling until the bucket is full, ns.
+
+        Returns:
+            The time is None where the bucket does not fill; None: there is no bucket.
+        """
+        if self._depth is None:
+            return None
+        tokens, rate = self._tokens, self._fill_rate
+        missing = self._depth - tokens
+        if missing <= 0:
+            full_ns: int | None = 0
+        else:
+            full_ns = -(-missing // rate) if rate > 0 and self._depth else None
+        return tokens // NS_PER_S, full_ns
+
     def charge(self, length: int) -> None:
         """Take the tokens of a packet that conforms."""
         if self._depth is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import nlargest
 from operator import itemgetter
 from typing import cast
@@ -19,8 +20,9 @@ def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> Busy
     """The first `number` keys, and how many there are."""
     policy = keyed.limit.policy
     buckets, at_ns = keyed.replica.buckets, keyed.at(now_ns)
+    texts = keyed.last_keys()
     # All of a million would take seconds, in which nothing else is done.
-    looked_at = buckets if len(buckets) <= MOST_LOOKED_AT else keyed.last_keys
+    looked_at = buckets if len(buckets) <= MOST_LOOKED_AT else texts
     levels = ((cast(int, key), keyed.replica.level(key, at_ns)) for key in [*looked_at])
     found = nlargest(number, (it for it in levels if it[1] > 0), key=itemgetter(1))
     return BusyReport(
@@ -30,15 +32,15 @@ def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> Busy
         keys=len(buckets),
         max_keys=buckets.max_keys or 0,
         peers=peers,
-        busiest=[_key(keyed, key, used) for key, used in found],
+        busiest=[_key(keyed, key, used, texts) for key, used in found],
     )
 
 
-def _key(keyed: KeyedLimit, key: int, used: float) -> BusyKey:
+def _key(keyed: KeyedLimit, key: int, used: float, texts: Mapping[int, str]) -> BusyKey:
     policy = keyed.limit_of(key).policy
     return BusyKey(
         key=f"{key:016x}",
-        text=keyed.text(key),
+        text=texts.get(key),
         used=used,
         burst=policy.unit.shown_amount(policy.burst),
     )

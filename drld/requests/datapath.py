@@ -25,11 +25,11 @@ It is pure: the time and the source of random drops are given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from drld.allocators.base import bucket
 from drld.estimate.flows import FlowSample
@@ -38,18 +38,23 @@ from drld.police.policer import Policer
 from drld.police.policer_set import PolicerSet
 from drld.police.token_bucket import TokenBucket
 from drld.policy import Mode, Policy
-from drld.requests.key_policer import KeyBucket, KeyPolicer
+from drld.requests.descriptor import Descriptor
+from drld.requests.key_policer import KeyPolicer
 from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
+from drld.requests.keys import SEPARATOR
 from drld.requests.matcher import Matcher
 from drld.requests.model import Answer, Request, Standing
-from drld.requests.spec import REQUESTS
+from drld.requests.shape import Shape
+from drld.requests.spec import REQUESTS, match_of
 from drld.spec import LimitSpec
 from drld.units import human_amount
 
 DEBT_S = 86_400
 """A charge leaves at most the debt that a limit's rate pays in this time, or its burst."""
 
+_MAX_FLOWS = 4096
+"""Some 1 MB, with the longest callers."""
 CALLER = 0
 """The flow of the caller that a snapshot is about."""
 
@@ -57,16 +62,8 @@ _Held: TypeAlias = tuple[LimitSpec, Policer | KeyPolicer]
 """A limit that a request falls under, and its policer."""
 _Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
 """A limit, what a request costs under it, tokens, and its policer."""
-
-
-class Plan(NamedTuple):
-    """A request that is asked about often (`RequestDatapath.plan`)."""
-
-    generation: int
-    request: Request
-    flow: FlowId
-    under: Sequence[_Under] | None
-    """What it costs under each limit, and their policers; None: it takes all of `decide`."""
+Shaped: TypeAlias = tuple[LimitSpec, Policer, tuple[int, ...]]
+"""A limit, its policer, and the places of a key's values among those of a shape; none: no keys."""
 
 
 class RequestDatapath(PolicerSet):
@@ -94,12 +91,14 @@ class RequestDatapath(PolicerSet):
         self.keyed = keyed or KeyedLimits(Terms(0, secret, NS_PER_S, 1), rng)
         self._rng = rng
         self._keyed = blake2b(key=secret, digest_size=8)
-        self._matcher = Matcher(())
+        self._flows: dict[str, FlowId] = {}
+        """Of callers that came lately."""
+        self._matcher: Matcher[tuple[LimitSpec, Policer]] = Matcher(())
         self._now_ns = 0
         """Of the last tick."""
         self._counts = dict.fromkeys(("requests_unmatched", "requests_oversized"), 0)
-        self._generation = 0
-        """How often `attach` was called: plans of an earlier one are of no use."""
+        self.generation = 0
+        """How often `attach` was called: shapes of an earlier one are of no use."""
         self.limits: Mapping[int, LimitSpec] = {}
         """By their ids."""
         self.shares: dict[int, Enforcement] = {}
@@ -111,9 +110,9 @@ class RequestDatapath(PolicerSet):
         """See `Datapath.attach`; nothing of the host is touched, so it is never refused."""
         pairs = list(limits)
         self.replace(pairs, now_ns)
-        self._matcher = Matcher(limit for limit, _ in pairs)
+        self._matcher = Matcher((limit, (limit, self._policers[limit.id])) for limit, _ in pairs)
         self.keyed.replace((limit for limit, _ in pairs if limit.policy.keyed), now_ns)
-        self._generation += 1
+        self.generation += 1
         self.limits = {limit.id: limit for limit, _ in pairs}
         first = {limit.id: enforcement for limit, enforcement in pairs}
         self.shares = {**first, **{key: it for key, it in self.shares.items() if key in first}}
@@ -124,11 +123,12 @@ class RequestDatapath(PolicerSet):
         assert isinstance(flow, Request)
         policer = self.copy_of(limit_id)
         if (keyed := self.keyed.limits.get(limit_id)) is not None:
-            key = keyed.key(flow.descriptor)
-            bucket, policy = KeyBucket(keyed, key), keyed.limit_of(key).policy
-            bucket.settle(self._now_ns)
-            record = Enforcement(fill_rate=policy.rate, depth=bucket.depth)
-            policer.bucket = TokenBucket(record, self._now_ns, bucket.tokens * NS_PER_S)
+            values = [flow.descriptor[name].encode() for name in match_of(keyed.limit).per]
+            limit, of_key = self.keyed.policer(keyed.limit, SEPARATOR.join(values), policer)
+            depth = None if keyed.paused else limit.policy.burst
+            record = Enforcement(fill_rate=limit.policy.rate, depth=depth)
+            tokens = of_key.tokens(self._now_ns) * NS_PER_S
+            policer.bucket = TokenBucket(record, self._now_ns, tokens)
             return policer
         slot = policer.sample.peek(self._flow(flow.caller))
         policer.sample = FlowSample(0 if slot is None else 1)
@@ -166,11 +166,15 @@ class RequestDatapath(PolicerSet):
         short, rest = None, request
         if request.at_least is not None:
             request, short, rest = self._largest(limits, request, flow, now_ns)
-        if (never := oversized((it for it, _ in limits), request)) is not None:
-            self._counts["requests_oversized"] += 1
-            standing = Standing(never, amount_under(never, request), None, None, None)
-            return Answer(admitted=False, standings=(), refused=standing, reason=too_large(never))
-        under = self._under(limits, request)
+        under = []
+        for limit, policer in limits:
+            amount = amount_under(limit, request)
+            if amount <= limit.policy.burst:
+                under.append((limit, amount, policer))
+            elif limit.policy.mode is Mode.ENFORCE:
+                self._counts["requests_oversized"] += 1
+                never = Standing(limit, amount, None, None, None)
+                return Answer(admitted=False, standings=(), refused=never, reason=too_large(limit))
         check = self._police if request.cost else self._try
         refused_by = check(under, flow, now_ns)
         if refused_by is None and short is not None:
@@ -255,12 +259,16 @@ class RequestDatapath(PolicerSet):
 
     def _held(self, request: Request) -> list[_Held]:
         """The limits that a request falls under, and their policers."""
-        return [
-            self.keyed.policer(it, request.descriptor, self._policers[it.id])
-            if it.policy.keyed
-            else (it, self._policers[it.id])
-            for it in self._matcher.limits(request.namespace, request.descriptor)
-        ]
+        descriptor = request.descriptor
+        found: list[_Held] = []
+        for limit, policer in self._matcher.find(request.namespace, descriptor):
+            per = match_of(limit).per
+            if per:
+                key = SEPARATOR.join([descriptor[name].encode() for name in per])
+                found.append(self.keyed.policer(limit, key, policer))
+            else:
+                found.append((limit, policer))
+        return found
 
     @staticmethod
     def _under(limits: Iterable[_Held], request: Request) -> list[_Under]:
@@ -316,17 +324,23 @@ class RequestDatapath(PolicerSet):
         standings = []
         for limit, policer in limits:
             policy = limit.policy
-            policer.bucket.settle(now_ns)
-            debt = most_debt(policy)
-            left = max(policer.bucket.tokens + debt, 0)
+            left = max(policer.tokens(now_ns) + most_debt(policy), 0)
             if amount := min(amount_under(limit, request), left):
                 policer.charge(flow, amount, now_ns)
             standings.append(self._standing(limit, amount, policer, flow, now_ns, admitted=True))
         return Answer(True, standings, None, None, request.cost)
 
-    def _police(self, under: Iterable[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
+    def _police(self, under: Collection[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
         """Do as `drld.police.policer.police`, where each limit has its own amount; return the
         limit that refuses."""
+        if len(under) == 1:
+            ((limit, amount, policer),) = under
+            policer.arrive(flow, amount)
+            if not policer.refuses(amount, now_ns, self._rng):
+                policer.forward(amount)
+            elif not policer.shadow:
+                return limit
+            return None
         for _, amount, policer in under:
             policer.arrive(flow, amount)
         passing = []
@@ -357,19 +371,24 @@ class RequestDatapath(PolicerSet):
         *,
         admitted: bool,
     ) -> Standing:
-        bucket = policer.bucket
-        bucket.settle(now_ns)
         wait_ns = 0 if admitted or policer.shadow else policer.wait_ns(flow, amount, now_ns)
-        if (depth := bucket.depth) is None:
+        if (fill := policer.fill(now_ns)) is None:
             return Standing(limit, amount, None, None, wait_ns)
-        return Standing(limit, amount, max(bucket.tokens, 0), bucket.wait_ns(depth, 0), wait_ns)
+        tokens, full_ns = fill
+        return Standing(limit, amount, tokens if tokens > 0 else 0, full_ns, wait_ns)
 
     def _flow(self, caller: str) -> FlowId:
         """The flow of a caller."""
-        # A copy of a keyed state takes half the time of a new one.
-        hashed = self._keyed.copy()
-        hashed.update(caller.encode())
-        return int.from_bytes(hashed.digest(), "big")
+        flow = self._flows.get(caller)
+        if flow is None:
+            # A copy of a keyed state takes half the time of a new one.
+            hashed = self._keyed.copy()
+            hashed.update(caller.encode())
+            flow = int.from_bytes(hashed.digest(), "big")
+            if len(self._flows) >= _MAX_FLOWS:
+                self._flows.clear()
+            self._flows[caller] = flow
+        return flow
 
     def share(self, limit: LimitSpec) -> Enforcement:
         """What this host may admit without any word of the fleet; of a limit with keys, of each."""
@@ -378,29 +397,56 @@ class RequestDatapath(PolicerSet):
         members = self.keyed.members
         return bucket(limit.policy.rate // members, limit.policy.burst / members)
 
-    # Questions that are asked often
+    # Requests with the same names
 
-    def plan(self, request: Request) -> Plan:
-        """What `decide` finds out about a request that does not change until the next `attach`."""
-        limits = self._matcher.limits(request.namespace, request.descriptor)
-        plain = request.cost > 0 and request.at_least is None and not request.charge
-        # The policer of a key is looked up for each request.
-        if not plain or not limits or any(it.policy.keyed for it in limits):
-            return Plan(self._generation, request, 0, None)
-        held = self._held(request)
-        simple = not oversized(limits, request)
-        under = self._under(held, request) if simple else None
-        return Plan(self._generation, request, self._flow(request.caller), under)
+    def shape(self, namespace: str, names: Sequence[str]) -> Shape[Shaped]:
+        """What requests of this namespace with these names have in common, until `generation`
+        changes."""
 
-    def decide_planned(self, plan: Plan, now_ns: int) -> Answer | None:
-        """Do as `decide`, in half of the time; None: make another plan, as limits changed."""
-        generation, request, flow, under = plan
-        if generation != self._generation:
-            return None
-        if under is None:
-            return self.decide(request, now_ns)
+        def find(descriptor: Descriptor) -> list[Shaped]:
+            return [
+                (limit, policer, tuple(names.index(name) for name in match_of(limit).per))
+                for limit, policer in self._matcher.find(namespace, descriptor)
+            ]
+
+        return Shape(names, self._matcher.named(namespace), find)
+
+    def decide_shaped(
+        self, shape: Shape[Shaped], values: Sequence[bytes], caller: str, cost: int, now_ns: int
+    ) -> Answer | Standing | None:
+        """Do as `decide` for a request of a shape, without a size or an option.
+
+        Args:
+            shape: made since `generation` changed.
+            values: of the descriptor, in the order of the shape's names; UTF-8.
+            caller: as in a request.
+            cost: at least 1.
+            now_ns: the time, ns.
+
+        Returns:
+            The answer. A standing in its place: the request is admitted, and this is its only one.
+            None: nothing is decided, as a limit is never enough for this cost; `decide` says so.
+        """
+        under: list[_Under] = []
+        for limit, policer, places in shape.find(values):
+            held: _Held = limit, policer
+            if places:
+                key = SEPARATOR.join([values[place] for place in places])
+                held = self.keyed.policer(limit, key, policer)
+            policy = held[0].policy
+            amount = cost * policy.unit.item
+            if amount > policy.burst:
+                return None
+            under.append((held[0], amount, held[1]))
+        if not under:
+            self._counts["requests_unmatched"] += 1
+            return Answer(True, (), None, None, cost)
+        flow = self._flow(caller)
         refused_by = self._police(under, flow, now_ns)
-        return self._answer(under, request.cost, refused_by, flow, now_ns)
+        if refused_by is None and len(under) == 1:
+            limit, amount, checked = under[0]
+            return self._standing(limit, amount, checked, flow, now_ns, admitted=True)
+        return self._answer(under, cost, refused_by, flow, now_ns)
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:

@@ -2,7 +2,8 @@
 
 To the datapath it is as any policer (`drld.police.policer`), so a request may fall under limits
 with keys and without. The limit's own policer has no bucket; it counts what all keys ask for, and
-its flows are the keys.
+its flows are the keys. The row of the key is looked up once for a request, and once more after a
+charge, which may have woken it.
 """
 
 from __future__ import annotations
@@ -12,46 +13,15 @@ from random import Random
 
 from drld.model import FlowId
 from drld.police.policer import Policer
+from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.replica import Outgoing
 from drld.requests.keyed_limit import KeyedLimit
 
 
-class KeyBucket:
-    """A key's bucket as `drld.police.token_bucket` shows one; amounts are tokens of the unit."""
-
-    __slots__ = ("_key", "_keyed", "_level", "depth", "updated_ns")
-
-    def __init__(self, keyed: KeyedLimit, key: int) -> None:
-        self._keyed = keyed
-        self._key = key
-        self._level = 0.0
-        burst = keyed.limit_of(key).policy.burst
-        self.depth: int | None = None if keyed.paused else burst
-        """The most that the bucket holds; None: there is no bucket."""
-        self.updated_ns = 0
-
-    def settle(self, now_ns: int) -> None:
-        """Look at the bucket at this time."""
-        self.updated_ns = now_ns
-        self._level = self._keyed.replica.level(self._key, self._keyed.at(now_ns))
-
-    @property
-    def tokens(self) -> int:
-        """What is left; negative in debt."""
-        return (self.depth or 0) - round(self._level * self._keyed.scale)
-
-    def wait_ns(self, amount: int, left: int) -> int:
-        """Time until the bucket has this amount and leaves so much, or is full."""
-        policy = self._keyed.policy_of(self._key)
-        missing = min(amount + left, self.depth or 0) - self.tokens
-        ticks = -(-missing * policy.per_ns // self._keyed.scale)
-        return policy.wait_ns(ticks)
-
-
 class KeyPolicer:
-    """Checks and charges one request under one key."""
+    """Checks and charges one request under one key; amounts are tokens of the unit."""
 
-    __slots__ = ("_counts", "_key", "_keyed", "_now_ns", "_speak", "bucket")
+    __slots__ = ("_counts", "_key", "_keyed", "_looked", "_now_ns", "_speak")
 
     def __init__(
         self, keyed: KeyedLimit, key: int, counts: Policer, speak: Callable[[int, Outgoing], None]
@@ -62,7 +32,8 @@ class KeyPolicer:
         self._counts = counts
         self._speak = speak
         self._now_ns = 0
-        self.bucket = KeyBucket(keyed, key)
+        self._looked: Bucket | None = None
+        """The key's bucket, until it is charged."""
 
     @property
     def key(self) -> int:
@@ -74,6 +45,28 @@ class KeyPolicer:
         """Whether verdicts are counted only."""
         return self._counts.shadow
 
+    def _bucket(self) -> Bucket:
+        """The key's bucket, to be looked at."""
+        if (bucket := self._looked) is None:
+            self._looked = bucket = self._keyed.replica.buckets.look(self._key)
+        return bucket
+
+    def tokens(self, now_ns: int) -> int:
+        """See `Policer.tokens`."""
+        keyed = self._keyed
+        depth = 0 if keyed.paused else keyed.limit_of(self._key).policy.burst
+        return depth - round(self._bucket().level(keyed.at(now_ns)) * keyed.scale)
+
+    def fill(self, now_ns: int) -> tuple[int, int | None] | None:
+        """See `Policer.fill`."""
+        keyed, key = self._keyed, self._key
+        if keyed.paused:
+            return None
+        used = round(self._bucket().level(keyed.at(now_ns)) * keyed.scale)
+        policy = keyed.policy_of(key)
+        full_ns = policy.wait_ns(-(-used * policy.per_ns // keyed.scale)) if used else 0
+        return keyed.limit_of(key).policy.burst - used, full_ns
+
     def arrive(self, _: FlowId, amount: int) -> None:
         """See `Policer.arrive`."""
         self._counts.arrive(self._key, amount)
@@ -84,14 +77,20 @@ class KeyPolicer:
         # The counts have no bucket, and refuse nothing; a replay watches what they are asked.
         if self._counts.refuses(amount, now_ns, rng):
             return True
-        return self.wait_ns(self._key, amount, now_ns) != 0 and self._counts.drop(amount)
+        keyed = self._keyed
+        if keyed.paused:
+            return False
+        cost = -(-amount // keyed.scale)
+        if self._bucket().decide(keyed.at(now_ns), cost).admitted:
+            return False
+        return self._counts.drop(amount)
 
     def wait_ns(self, _: FlowId, amount: int, now_ns: int) -> int:
         """See `Policer.wait_ns`; the amount is at most the burst."""
-        if self._keyed.paused:
+        keyed = self._keyed
+        if keyed.paused:
             return 0
-        at_ns = self._keyed.at(now_ns)
-        decision = self._keyed.replica.decide(self._key, at_ns, self._cost(amount))
+        decision = self._bucket().decide(keyed.at(now_ns), -(-amount // keyed.scale))
         return 0 if decision.admitted else max(decision.retry_after_ns, 1)
 
     def drop(self, amount: int) -> bool:
@@ -113,14 +112,11 @@ class KeyPolicer:
         self._counts.charge(self._key, amount, now_ns)
 
     def _take(self, amount: int, now_ns: int) -> None:
-        if self._keyed.paused:
+        keyed = self._keyed
+        if keyed.paused:
             return
-        at_ns = self._keyed.at(now_ns)
-        replica = self._keyed.replica
-        found = replica.charge(self._key, at_ns, self._cost(amount))
+        replica, cost = keyed.replica, -(-amount // keyed.scale)
+        looked, self._looked = self._looked, None
+        found = replica.charge(self._key, keyed.at(now_ns), cost, looked)
         if found or replica.pressing:
-            self._speak(self._keyed.limit.id, found)
-
-    def _cost(self, amount: int) -> int:
-        """In items of the bucket; a part of one counts as one."""
-        return -(-amount // self._keyed.scale)
+            self._speak(keyed.limit.id, found)

@@ -6,8 +6,7 @@ Buckets count whole requests, or bytes of a limit on bytes; all else counts toke
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from hashlib import blake2s
 from math import gcd
@@ -26,8 +25,7 @@ from drld.requests.buckets.queue import Queue
 from drld.requests.buckets.replica import Replica
 from drld.requests.buckets.spread import flat, least_informed
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
-from drld.requests.descriptor import Descriptor
-from drld.requests.keys import KeyHash
+from drld.requests.keys import SEPARATOR, KeyHash
 from drld.requests.quantity import quota
 from drld.requests.spec import ITEM, REQUESTS, match_of
 from drld.spec import LimitSpec
@@ -48,7 +46,7 @@ MAX_PENDING = 8 * COPIED_KEYS
 ENTRIES = 32
 """Of a message: they fit a datagram, with as many acknowledgements as one has."""
 TEXTS = 1024
-"""Keys that came last, whose texts are remembered for `drlctl limit top`."""
+"""Keys that came last, whose values and hashes are remembered."""
 
 
 class Terms(NamedTuple):
@@ -72,20 +70,26 @@ class KeyedLimit:
     def __init__(self, limit: LimitSpec, terms: Terms) -> None:
         self._terms = terms
         self._hash = KeyHash(terms.secret)
-        self._texts: OrderedDict[int, str] = OrderedDict()
+        self._last: dict[bytes, int] = {}
+        """Keys that came last, by their values; `TEXTS` at most."""
+        self._before: dict[bytes, int] = {}
+        """As many that came before them."""
         self.form = FORMS[_keyed(limit.policy).bucket]
         self._adopt(limit)
         self.replica = self._new_replica()
 
     def _adopt(self, limit: LimitSpec) -> None:
         keyed = _keyed(limit.policy)
-        own = (
-            (self._hash(it.key), replace(limit.policy, rate=it.rate, burst=it.burst))
+        own = {
+            self._hash(SEPARATOR.join([value.encode() for value in it.key])): it
             for it in keyed.overrides
-        )
+        }
         self.limit = limit
         self._policy = bucket_policy(limit.policy)
-        self._limits = {key: replace(limit, policy=policy) for key, policy in own}
+        self._limits = {
+            key: replace(limit, policy=replace(limit.policy, rate=it.rate, burst=it.burst))
+            for key, it in own.items()
+        }
         """Of the keys that have overrides."""
         self._policies = {key: bucket_policy(it.policy) for key, it in self._limits.items()}
         self.scale = scale_of(limit.policy)
@@ -164,27 +168,22 @@ class KeyedLimit:
         """The bucket's size of a key."""
         return self._policies.get(key, self._policy)  # type: ignore[call-overload, no-any-return]
 
-    def key(self, descriptor: Descriptor) -> int:
-        """The key of a request; its text is remembered while it is among the last."""
-        values = [descriptor[name] for name in match_of(self.limit).per]
-        key = self._hash(values)
-        texts = self._texts
-        if key in texts:
-            texts.move_to_end(key)
-        else:
-            texts[key] = ", ".join(values)
-            if len(texts) > TEXTS:
-                texts.popitem(last=False)
+    def key(self, values: bytes) -> int:
+        """The key of these values (`KeyHash`). Those that came last are not hashed again."""
+        key = self._last.get(values)
+        if key is None:
+            key = self._before.get(values)
+            if key is None:
+                key = self._hash(values)
+            if len(self._last) >= TEXTS:
+                self._before, self._last = self._last, {}
+            self._last[values] = key
         return key
 
-    @property
-    def last_keys(self) -> Collection[int]:
-        """The keys that came last, up to `TEXTS`."""
-        return self._texts.keys()
-
-    def text(self, key: int) -> str | None:
-        """The values of a key, if it is among the last that came here."""
-        return self._texts.get(key)
+    def last_keys(self) -> dict[int, str]:
+        """The keys that came last, `TEXTS` at least and twice as many at most, with their texts."""
+        found = {**self._before, **self._last}
+        return {key: it.replace(SEPARATOR, b", ").decode() for it, key in found.items()}
 
     def limit_of(self, key: int) -> LimitSpec:
         """The limit with the rate and burst of one key."""

@@ -39,7 +39,6 @@ from drld.node import next_due_ns
 from drld.police.policer import Policer
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, of_sender, parts
 from drld.requests.buckets.replica import Message, Outgoing
-from drld.requests.descriptor import Descriptor
 from drld.requests.key_policer import KeyPolicer
 from drld.requests.keyed_limit import REPEAT_ROUNDS, KeyedLimit, Terms
 from drld.spec import LimitSpec
@@ -169,11 +168,11 @@ class KeyedLimits:
     # Requests
 
     def policer(
-        self, limit: LimitSpec, descriptor: Descriptor, counts: Policer
+        self, limit: LimitSpec, values: bytes, counts: Policer
     ) -> tuple[LimitSpec, KeyPolicer]:
-        """The limit of a request's key, and its policer; `counts` is the limit's own."""
-        keyed = self.limits[limit.id]
-        key = keyed.key(descriptor)
+        """The limit of the key of these values, and its policer; `counts` is the limit's own."""
+        keyed = self.limits[limit.policy.id]
+        key = keyed.key(values)
         return keyed.limit_of(key), KeyPolicer(keyed, key, counts, self._speak)
 
     def _speak(self, limit_id: int, messages: Outgoing) -> None:

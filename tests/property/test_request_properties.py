@@ -171,7 +171,7 @@ def test_a_part_is_the_largest_that_would_be_admitted_and_a_refusal_leaves_no_tr
 def copy_of(path: RequestDatapath) -> RequestDatapath:
     """A datapath with the same limits, levels and hashes of callers."""
     copied = copy(path)
-    copied._policers = deepcopy(path._policers)
+    copied._policers, copied._matcher = deepcopy((path._policers, path._matcher))
     copied._rng = deepcopy(path._rng)
     return copied
 

@@ -133,8 +133,12 @@ def answer_record(
     remaining: float = 0.0,
 ) -> bytes:
     """An answer's record; times in ns."""
-    retry_ms = _UNKNOWN if retry_ns is None else min(-(-retry_ns // 1_000_000), _MAX_MS)
-    reset_ms = _UNKNOWN if reset_ns is None else min(-(-reset_ns // 1_000_000), _MAX_MS)
+    retry_ms = reset_ms = _UNKNOWN
+    if retry_ns is not None:
+        retry_ms = min(-(-retry_ns // 1_000_000), _MAX_MS)
+    if reset_ns is not None:
+        reset_ms = -(-reset_ns // 1_000_000)
+        reset_ms = reset_ms if reset_ms < _MAX_MS else _MAX_MS
     return ANSWER.pack(number, granted, retry_ms, reset_ms, remaining, flags, len(text))
 
 

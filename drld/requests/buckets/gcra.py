@@ -48,10 +48,12 @@ class Gcra:
         now = now_ns * policy.rate
         if tat is None or tat < now:
             tat = now
-        decision = decide(policy, tat, now, cost)
-        if decision.admitted:
-            self._tat = tat + cost * policy.per_ns
-        return decision
+        # `decide` in place: a call costs as much as all that it does.
+        after = tat + cost * policy.per_ns
+        if after - now <= policy.depth and cost >= 0:
+            self._tat = after
+            return ADMITTED
+        return decide(policy, tat, now, cost)
 
     def charge(self, now_ns: int, cost: int) -> None:
         """Take tokens in any case, and maybe leave a debt."""

@@ -65,6 +65,8 @@ _BASE_BYTES = 12
 """Of the time that a row at rest begins with, ticks: enough for years at the finest rates."""
 _ONE = struct.Struct("<QI")
 """The only cell of a row at rest: id, tokens. It starts at the base, and there is no floor."""
+_ONE_ROW = struct.Struct("<QiQI")
+"""A row with one cell: the base in two parts, and `_ONE`. One call reads it."""
 _MANY = struct.Struct("<qqq")
 """Before the cells of a row at rest, from the base: TAT, latest start, floor."""
 _NO_FLOOR = -(2**63)
@@ -172,7 +174,9 @@ class Ledger(Bucket):
         start = now_ns * shape.rate
         if count and now_ns < self._first_ns + shape.slot_ns:
             start -= count * shape.per
-            start = max(start, self._start)
+            # Here and below no min and max: a call costs as much as a line.
+            own = self._start
+            start = start if start > own else own
             others = self._others
         else:
             if count:
@@ -184,8 +188,8 @@ class Ledger(Bucket):
             # It is the last, unless the clock went back.
             others = self._others = self._tat if start >= self._latest else None
         count += cost
-        count = min(count, MAX_TOKENS)
-        self._count, self._start = count, start
+        self._count = count = count if count < MAX_TOKENS else MAX_TOKENS
+        self._start = start
         if others is None:
             self._tat = None
         else:
@@ -406,12 +410,15 @@ class Ledger(Bucket):
         row._count = 0
         row._cells = None
         row._packed = data
-        base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
-        if len(data) == _BASE_BYTES + _ONE.size:
+        if len(data) == _ONE_ROW.size:
+            base, high, _, count = _ONE_ROW.unpack(data)
+            if high:
+                base += high << 64
             row._latest = base
             row._floor = _NEVER
-            row._tat = row._others = base + _ONE.unpack_from(data, _BASE_BYTES)[1] * shape.per
+            row._tat = row._others = base + count * shape.per
         else:
+            base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
             tat, latest, floor = _MANY.unpack_from(data, _BASE_BYTES)
             row._latest = base + latest
             row._floor = _NEVER if floor == _NO_FLOOR else base + floor

@@ -107,27 +107,34 @@ class Replica:
         """Decide a request; return also the messages that cannot wait."""
         bucket = self.buckets.row(key, now_ns)
         decision, news = bucket.take(now_ns, cost)
-        return decision, self._admitted(key, bucket, news, now_ns, cost) if news else []
+        if not news or not self.pending:  # A shared bucket has none.
+            return decision, []
+        return decision, self._admitted(key, bucket, news, now_ns, cost)
 
-    def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
+    def charge(
+        self, key: Hashable, now_ns: int, cost: int, looked: Bucket | None = None
+    ) -> Outgoing:
         """Take tokens in any case (`Bucket.charge`); return the messages that cannot wait.
 
         A request of several limits is decided under each, and then charged to all. A cost that is
-        known afterwards is charged alone, and may leave a debt.
+        known afterwards is charged alone, and may leave a debt. `looked` is as in `Table.row`.
         """
-        bucket = self.buckets.row(key, now_ns)
-        return self._admitted(key, bucket, bucket.charge(now_ns, cost), now_ns, cost)
+        bucket = self.buckets.row(key, now_ns, looked)
+        news = bucket.charge(now_ns, cost)
+        if not news or not self.pending:
+            return []
+        return self._admitted(key, bucket, news, now_ns, cost)
 
     def _admitted(
         self, key: Hashable, bucket: Bucket, news: News, now_ns: int, cost: int
     ) -> Outgoing:
-        if not news or not self.pending:  # A shared bucket has none.
-            return []
         if self._slack is not None:
             if (untold := self._untold.get(key)) is None:
-                untold = self._untold[key] = Untold(now_ns, cost, news)
+                self._untold[key] = untold = Untold(now_ns, cost, news)
             else:
                 untold.add(cost, news)
+            if key in self._urgent:
+                return []
             return self._speak(key, bucket, untold, now_ns)
         for one in self.pending.values():
             one.add(key, news)
@@ -142,9 +149,7 @@ class Replica:
     def _speak(self, key: Hashable, bucket: Bucket, untold: Untold, now_ns: int) -> Outgoing:
         """Messages to all peers, if what they do not know of a key matters."""
         assert self._slack is not None
-        if key in self._urgent or not self._slack.due(
-            bucket, untold, len(self.pending) + 1, now_ns
-        ):
+        if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
             return []
         if self._deferred:
             self._urgent.add(key)

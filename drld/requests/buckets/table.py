@@ -153,21 +153,29 @@ class Table(Mapping[Hashable, Bucket]):
         """The bucket that decides about a key, to be looked at."""
         if self._past is not None:
             self._bring(key)
-        bucket = self._present.bucket(key)
+        present = self._present
+        bucket = present.rows.get(key)
+        if bucket.__class__ is bytes:
+            return present.like(key).thaw(bucket)
         if bucket is None:
             bucket = self._make(key)
             if self._full:
-                bucket = self._strangers.get(_shared_row(key, bucket), bucket)
-        return bucket
+                return self._strangers.get(_shared_row(key, bucket), bucket)
+        return bucket  # type: ignore[return-value]
 
-    def row(self, key: Hashable, now_ns: int) -> Bucket:
-        """The bucket that decides about a key, to be changed: the key's own, or a shared one."""
+    def row(self, key: Hashable, now_ns: int, looked: Bucket | None = None) -> Bucket:
+        """The bucket that decides about a key, to be changed: the key's own, or a shared one.
+
+        `looked` is what `look` has returned for the key, if nothing has changed since then: a row
+        at rest is not read twice.
+        """
         present = self._present
         row = present.rows.get(key)
         if row is not None:
             if row.__class__ is not bytes:
                 return row  # type: ignore[return-value]
-            present.rows[key] = bucket = present.like(key).thaw(row)
+            bucket = present.like(key).thaw(row) if looked is None else looked
+            present.rows[key] = bucket
             self._woke(key, now_ns)
             return bucket
         own = self.own(key, now_ns)

@@ -61,8 +61,10 @@ class Untold:
         self.tokens = tokens
         self._more: News | None = None
         """All entries but one."""
-        (self._entry, self._value), *more = news.items()
-        if more:
+        if len(news) == 1:
+            ((self._entry, self._value),) = news.items()
+        else:
+            (self._entry, self._value), *more = news.items()
             self._more = dict(more)
 
     def add(self, tokens: int, news: News) -> None:

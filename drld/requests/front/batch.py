@@ -29,10 +29,12 @@ from drld.control.turns import Turns
 from drld.errors import InputError, WireError
 from drld.policy import Mode
 from drld.requests import question
-from drld.requests.answer import failure_word, quota_of, remaining_of, tightest
+from drld.requests.answer import failure_word, quota_of, tightest
 from drld.requests.caller import Client, caller_of
-from drld.requests.datapath import Plan, RequestDatapath
+from drld.requests.datapath import RequestDatapath, Shaped
 from drld.requests.model import Answer, Request, Standing
+from drld.requests.question import MAX_AMOUNT
+from drld.requests.shape import Shape
 from drld.requests.spec import match_of
 from drld.spec import LimitSpec
 
@@ -43,15 +45,11 @@ SLICE_NS = 2_000_000
 _CHECKS_A_LOOK = 32
 """Checks between two looks at the clock: half a millisecond on a slow host."""
 _READ_BYTES = 65_536
-_MAX_KNOWN = 8192
-"""Questions that need not be read again, nor their limits found: some 10 MB."""
-_MAX_SEEN = 65_536
-"""Some 5 MB."""
+_MAX_SHAPES = 512
+"""Kinds of questions that need not be looked at again: some 10 MB at most."""
 
 Written: TypeAlias = "tuple[bytes, bytes]"
 """The record of an answer, and its text."""
-_Known: TypeAlias = "tuple[bytes, str, tuple[int, ...]]"
-"""A question: its text, who asks, and its amounts and flags."""
 
 
 class BatchFront:
@@ -66,9 +64,10 @@ class BatchFront:
         """Connections of each process of clients."""
         self.worked_ns = 0
         """Work since a turn was waited for."""
-        self._known: dict[_Known, Plan] = {}
-        self._seen: set[int] = set()
-        """Hashes of questions that came once: of most keys, no second comes for long."""
+        self._shapes: dict[tuple[bytes, ...], Shape[Shaped]] = {}
+        """By namespace and names."""
+        self._generation = 0
+        """Of the limits that the shapes are made for."""
 
     def connection(self, stream: trio.abc.Stream, peer: object) -> BatchConnection:
         """What serves one client."""
@@ -89,42 +88,52 @@ class BatchFront:
             self._processes[process] -= 1
             self._processes += Counter()  # Forgets those without a connection.
 
+    def renew(self) -> None:
+        """Forget what was found out before the limits changed."""
+        if self._generation != self.datapath.generation:
+            self._generation = self.datapath.generation
+            self._shapes.clear()
+
     def answer(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
-        """Decide about one question."""
-        known = text, caller, record[1:5]
-        plan = self._known.get(known)
-        if plan is not None:
-            answer = self.datapath.decide_planned(plan, now_ns)
-            if answer is not None:
-                return _written(record[0], answer)
-            self._known.clear()
+        """Decide about one question.
+
+        Most name the same pairs as one before, and have no option: only their values are read.
+        """
+        number, cost, _, _, flags, _ = record
+        parts = text.split(check_codec.SEPARATOR)
+        named = tuple(parts[::2])
+        shape = self._shapes.get(named)
+        if shape is not None and not flags and 0 < cost <= MAX_AMOUNT:
+            own, *values = parts[1::2]
+            if not own and shape.fits(values):
+                found = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
+                if isinstance(found, Standing):
+                    return _of_standing(number, ADMITTED, found, cost, None)
+                if found is not None:
+                    return _written(number, found)
         try:
-            request = self._request(known)
+            request = self._request(record, text, caller)
         except InputError as error:
             text = str(error).encode(errors="replace")
-            return check_codec.answer_record(record[0], ERROR, text), text
-        self._remember(known, request)
-        return _written(record[0], self.datapath.decide(request, now_ns))
+            return check_codec.answer_record(number, ERROR, text), text
+        if shape is None:
+            self._remember(named, request)
+        return _written(number, self.datapath.decide(request, now_ns))
 
-    def _remember(self, known: _Known, request: Request) -> None:
-        """Keep what can be found out about a question that comes for the second time."""
-        if (hashed := hash(known)) not in self._seen:
-            if len(self._seen) >= _MAX_SEEN:
-                self._seen.clear()
-            self._seen.add(hashed)
-            return
-        if len(self._known) >= _MAX_KNOWN:
+    def _remember(self, named: tuple[bytes, ...], request: Request) -> None:
+        """Note what is known of all questions like this one."""
+        if len(self._shapes) >= _MAX_SHAPES:
             # Those that are asked often come back at once.
-            self._known.clear()
-        self._known[known] = self.datapath.plan(request)
+            self._shapes.clear()
+        self._shapes[named] = self.datapath.shape(request.namespace, [*request.descriptor])
 
-    def _request(self, known: _Known) -> Request:
+    def _request(self, record: tuple[int, ...], text: bytes, caller: str) -> Request:
         """Read a question.
 
         Raises:
             InputError: it has a mistake.
         """
-        text, caller, (cost, least, size, flags) = known
+        _, cost, least, size, flags, _ = record
         check_codec.check_flags(flags)
         amounts: dict[str, object] = {"cost": cost}
         if flags:
@@ -254,6 +263,7 @@ class BatchConnection:
     async def _decide(self, count: int, body: bytes) -> bytes:
         """The frame that answers a frame of questions."""
         front, written, now_ns = self._front, list[Written](), self._front.clock()
+        front.renew()
         for place, (record, text) in enumerate(check_codec.read_checks(count, body), 1):
             written.append(front.answer(record, text, self._caller, now_ns))
             if place % _CHECKS_A_LOOK == 0:
@@ -261,6 +271,7 @@ class BatchConnection:
                 if now_ns - self._turn_ns > SLICE_NS:
                     await self._turn()
                     now_ns = self._turn_ns
+                    front.renew()
         return check_codec.answer_frame(written)
 
     async def _send(self, data: bytes) -> None:
@@ -275,19 +286,21 @@ def _written(number: int, answer: Answer) -> Written:
     flags = ADMITTED if answer.admitted else 0
     if standing is None:
         return check_codec.answer_record(number, flags, b"", granted=answer.granted), b""
-    left = remaining_of(standing)
-    if left is None:
-        left = 0.0
-    else:
+    retry_ns = None if answer.admitted else answer.retry_ns
+    return _of_standing(number, flags, standing, answer.granted, retry_ns)
+
+
+def _of_standing(
+    number: int, flags: int, standing: Standing, granted: int, retry_ns: int | None
+) -> Written:
+    """The record and text of an answer that says how this limit stands."""
+    limit, _, tokens, reset_ns, _ = standing
+    policy, left = limit.policy, 0.0
+    if tokens is not None:
         flags |= REMAINING
-    name = standing.limit.name.encode()
+        left = policy.unit.shown_amount(tokens)
+    name = policy.name.encode()
     record = check_codec.answer_record(
-        number,
-        flags,
-        name,
-        granted=answer.granted,
-        retry_ns=None if answer.admitted else answer.retry_ns,
-        reset_ns=standing.reset_ns,
-        remaining=left,
+        number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
     )
     return record, name

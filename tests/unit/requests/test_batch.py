@@ -326,20 +326,6 @@ async def test_a_large_frame_leaves_others_their_turn(monkeypatch: pytest.Monkey
         assert turns.taken >= 5
 
 
-async def test_questions_that_come_again_are_remembered_up_to_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batch, "_MAX_KNOWN", 4)
-    monkeypatch.setattr(batch, "_MAX_SEEN", 6)
-    made = fronted()
-    async with connected(made) as (client, _):
-        for number in range(9):
-            once, often = (Question("other", {it: str(number)}) for it in ("a", "b"))
-            assert all(it.admitted for it in await client.ask(once, often, often, often))
-            assert 0 < len(made._known) <= 4
-            assert len(made._seen) <= 6
-
-
 async def test_keys_have_buckets_of_their_own_and_clients_are_told_of_them() -> None:
     text = GOOD.replace('"api" }', '"api", per = ["user"] }').replace("burst = 200", "burst = 3")
     (keyed,) = config.parse(text.replace("100/s", "9/d"), "f").limits

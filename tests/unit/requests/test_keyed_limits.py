@@ -118,7 +118,7 @@ class Limiter:
 
     def level(self, user: str) -> float:
         keyed = self.keyed.limits[1]
-        return keyed.replica.level(keyed.key({"user": user}), self.fleet.clock.now_ns)
+        return keyed.replica.level(keyed.key(user.encode()), self.fleet.clock.now_ns)
 
 
 class Fleet:
@@ -296,7 +296,7 @@ def test_all_limits_are_charged_or_none() -> None:
     assert [ask("a", "gold").admitted for _ in range(6)] == [True] * 4 + [False] * 2
     assert round(one.level("a")) == 9
     gold = one.keyed.limits[2]
-    assert round(gold.replica.level(gold.key({"plan": "gold"}), now_ns)) == 4
+    assert round(gold.replica.level(gold.key(b"gold"), now_ns)) == 4
     # A request without a value for a key falls under the others alone.
     assert [it.limit.name for it in one.ask("a").standings] == ["api", "all"]
 
@@ -410,12 +410,16 @@ def test_drained_buckets_leave() -> None:
 def test_texts_of_the_last_keys_alone_are_remembered() -> None:
     one = Fleet(1).limiters[0]
     keyed = one.keyed.limits[1]
-    first = keyed.key({"user": "first"})
-    assert keyed.text(first) == "first"
+    first = keyed.key(b"first")
     for number in range(TEXTS):
-        keyed.key({"user": str(number)})
-    assert keyed.text(first) is None
-    assert keyed.text(keyed.key({"user": "0"})) == "0"
+        assert keyed.last_keys()[first] == "first"
+        key = keyed.key(b"%d\xff%d" % (number, number))
+        assert keyed.last_keys()[key] == f"{number}, {number}"
+    for number in range(2 * TEXTS):
+        keyed.key(b"%d" % number)
+        assert len(keyed.last_keys()) <= 2 * TEXTS
+    assert first not in keyed.last_keys()
+    assert keyed.key(b"first") == first
 
 
 def test_keys_follow_from_the_key_in_use() -> None:
@@ -428,10 +432,10 @@ def test_keys_follow_from_the_key_in_use() -> None:
     assert len({*secrets}) == 3
     # A key that is installed and not used changes nothing yet.
     assert fleet_secret(KeyRing(new.keys, 1)) == secrets[1]
-    keys = {KeyHash(secret)(["alice"]) for secret in secrets}
+    keys = {KeyHash(secret)(b"alice") for secret in secrets}
     assert len(keys) == 3
     hashed = KeyHash(secrets[0])
-    assert len({hashed(it) for it in (["ab", "c"], ["a", "bc"], ["abc", ""])}) == 3
+    assert len({hashed(it) for it in (b"ab\xffc", b"a\xffbc", b"abc", b"abc\xff")}) == 4
     deltas = ring_of_deltas(old)
     assert (deltas.use, deltas.keys.keys()) == (1, old.keys.keys())
     assert deltas.keys[1] != old.keys[1]

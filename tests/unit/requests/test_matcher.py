@@ -36,7 +36,7 @@ def test_the_matcher_finds_what_a_search_of_all_limits_finds(
     matches: list[RequestMatch], namespace: str, descriptor: Descriptor
 ) -> None:
     given_limits = limits(*matches)
-    found = Matcher(given_limits).limits(namespace, descriptor)
+    found = Matcher((limit, limit) for limit in given_limits).find(namespace, descriptor)
     assert found == [
         limit
         for limit, match in zip(given_limits, matches, strict=True)

@@ -1,0 +1,59 @@
+"""Requests of one namespace whose descriptors have the same names, in the same order.
+
+A service asks about thousands of users, and always with the same names. Which limits a request
+falls under follows from these and from the few values that limits name (`Matcher.named`). So that
+is found out once, and requests are told apart by their other values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from drld.requests.descriptor import MAX_BYTES, Descriptor
+
+T = TypeVar("T")
+_MAX_CHOICES = 64
+"""Combinations of values that are remembered of a shape: the values are a stranger's choice."""
+
+
+class Shape(Generic[T]):
+    """One namespace, and the names of a descriptor."""
+
+    __slots__ = ("_chosen", "_find", "_found", "_names", "_room")
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        named: Mapping[str, Collection[str]],
+        find: Callable[[Descriptor], Sequence[T]],
+    ) -> None:
+        """`named` are the values that limits name, by name; `find` finds the limits of one."""
+        self._names = names
+        self._find = find
+        self._chosen = [
+            (place, frozenset(value.encode() for value in named[name]))
+            for place, name in enumerate(names)
+            if name in named
+        ]
+        self._found: dict[tuple[bytes | None, ...], Sequence[T]] = {}
+        self._room = MAX_BYTES - sum(len(name.encode()) for name in names)
+        """Bytes that all values together may have."""
+
+    def fits(self, values: Sequence[bytes]) -> bool:
+        """Whether these are surely the values of a descriptor: in ASCII, and not too long."""
+        data = b"".join(values)
+        return len(values) == len(self._names) and len(data) <= self._room and data.isascii()
+
+    def find(self, values: Sequence[bytes]) -> Sequence[T]:
+        """What is found for the limits of a request with these values, which are UTF-8."""
+        chosen = self._chosen
+        choice = tuple([values[at] if values[at] in its else None for at, its in chosen])
+        found = self._found.get(choice)
+        if found is None:
+            texts = [value.decode() for value in values]
+            found = self._find(dict(zip(self._names, texts, strict=True)))
+            if len(self._found) >= _MAX_CHOICES:
+                self._found.clear()
+            self._found[choice] = found
+        return found
