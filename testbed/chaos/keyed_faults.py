@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import trio
 
+from drld.requests.front.deltas import LONGEST_REST_S
 from testbed.chaos import clocks
 from testbed.chaos.keyed_fleet import CAPACITY, DELTAS_PORT, NODES, Scene
 from testbed.errors import MeasurementError
@@ -80,7 +81,8 @@ FAULTS = {
 def news_s(fault: Fault, slowest_s: float) -> float:
     """The longest time in which news get through a fault, but once in a thousand times."""
     in_a_row = math.ceil(math.log(RARE) / math.log(fault.loss)) if fault.loss else 0
-    return DELAY_S + slowest_s + in_a_row * REPEAT_S
+    rest_s = LONGEST_REST_S if fault.hostile else 0.0
+    return DELAY_S + rest_s + slowest_s + in_a_row * REPEAT_S
 
 
 def environment(fault: Fault, directory: Path) -> dict[str, str]:

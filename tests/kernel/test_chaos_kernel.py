@@ -38,6 +38,19 @@ def test_every_promise_is_kept(tmp_path: Path) -> None:
     assert sorted([*carried_out, *NOT_QUICK[1]]) == sorted(FAULTS)
 
 
+def test_promises_of_limits_for_each_user_are_kept() -> None:
+    """The faults that daemons themselves take part in; each ends with all of them."""
+    faults = ["kill", "freeze", "clocks", "forge"]
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.chaos.keyed", "--seconds", "2", "--json", *faults],
+        capture_output=True, text=True, timeout=_PATIENCE_S, check=False, cwd=_ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [it["fault"] for it in found] == faults
+    assert all(it["holds"] and it["admitted"] > 60 for it in found)
+
+
 async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(netns.NETNS_DIRECTORY.glob(f"*{_LAST}"))
     process = subprocess.Popen(

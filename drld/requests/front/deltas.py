@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from time import thread_time
 
 import trio
 
@@ -25,8 +26,9 @@ GAP_S = 0.001
 look (`drld.gossip.wire.channel`)."""
 REST = 3
 """After a look at which most datagrams were refused, the next waits for so many times as long as it
-took. So strangers have a quarter of a processor, and news come some hundredths of a second later:
-a look takes 8 ms at most (`drld.gossip.transport`)."""
+worked. So strangers have a quarter of a processor."""
+LONGEST_REST_S = 0.025
+"""News wait for so long at most: a look works for 8 ms (`drld.gossip.transport`)."""
 
 
 class Deltas:
@@ -85,11 +87,13 @@ class Deltas:
     def _look(self, transport: Transport) -> float:
         """Receive and tell; return how long the next look waits, s."""
         refused, taken = transport.rejected.total(), transport.control_received
-        begin_ns = self._clock()
-        self._keyed.tick(begin_ns)
+        begin_s = thread_time()  # Work, and not what a busy host lets this process wait.
+        self._keyed.tick(self._clock())
+        worked_s = thread_time() - begin_s
         refused, taken = transport.rejected.total() - refused, transport.control_received - taken
-        worked_s = (self._clock() - begin_ns) / NS_PER_S
-        return max(GAP_S, REST * worked_s) if refused > taken else GAP_S
+        if refused <= taken:
+            return GAP_S
+        return min(max(GAP_S, REST * worked_s), LONGEST_REST_S)
 
     def _wake(self) -> None:
         self._waiting.cancel()

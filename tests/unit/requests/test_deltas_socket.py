@@ -11,7 +11,8 @@ import pytest
 
 from drld import config
 from drld.gossip.wire.keyring import KeyRing
-from drld.requests.front.deltas import GAP_S, REST, Deltas
+from drld.requests.front import deltas
+from drld.requests.front.deltas import GAP_S, LONGEST_REST_S, REST, Deltas
 from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
 from drld.spec import LimiterSpec
@@ -23,7 +24,7 @@ MS = 1_000_000
 
 
 def opened(clock_ms: list[int]) -> tuple[Deltas, LimiterSpec]:
-    """A socket whose looks take the time from one reading of the clock to the next, ms."""
+    """A socket with a clock of these readings, ms."""
     keyed = KeyedLimits(Terms(0, b"secret", 50 * MS, 2), Random(1))
     made = Deltas(Path("f"), keyed, lambda: clock_ms.pop(0) * MS)
     (port,) = pairs_of_ports(1)
@@ -41,17 +42,23 @@ def test_a_look_at_what_is_refused_is_followed_by_a_rest(monkeypatch: pytest.Mon
         made.adopt(spec, KeyRing())
         address = transport.address
 
-        def look(strangers: int) -> float:
+        worked_s: list[float] = []
+        monkeypatch.setattr(deltas, "thread_time", lambda: worked_s.pop(0))
+
+        def look(strangers: int, took_s: float = 0.005) -> float:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
                 for _ in range(strangers):
                     out.sendto(os.urandom(60), address)
-            clock_ms.extend([100, 108])
+            clock_ms.append(100)
+            worked_s.extend([7.0, 7.0 + took_s])
             return made._look(transport)
 
         assert look(0) == GAP_S
         before = transport.rejected.total()
-        assert look(20) == pytest.approx(REST * 0.008)
-        assert transport.rejected.total() == before + 20
+        assert look(20) == pytest.approx(REST * 0.005)
+        assert look(20, 0.1) == LONGEST_REST_S
+        assert look(20, 0.0001) == GAP_S
+        assert transport.rejected.total() == before + 60
         assert look(0) == GAP_S
 
         def tick(_: int) -> None:
