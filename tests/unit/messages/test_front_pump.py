@@ -71,7 +71,7 @@ def test_frames_of_all_connections_are_charged_in_the_order_of_their_arrival() -
     Flow(pump, log, (now_ns + 1, "early"), (now_ns + 9, "latest"))
     pump.turn()
     assert log == ["early"]
-    assert found.figures(1).waiting == 3
+    assert found.waits(1).waiting == 3
     pump.close()
 
 
