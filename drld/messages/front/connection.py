@@ -307,7 +307,8 @@ class Connection:
         self._touch()
 
     def _to_client(self, data: bytes) -> None:
-        if data and self.client.open:
+        # A client of TLS that has ended its side takes no more, though TLS 1.3 would permit it.
+        if data and self.client.open and not self.stream.ended:
             self.client.send(self.stream.encode(data))
             self._touch()
 
