@@ -148,14 +148,14 @@ def test_a_message_is_explained() -> None:
     lane = made.gate.lane("mqtt")
     assert offered(made, lane, "a/b", "xyz", 0) == "x"
     assert explained("broker=mqtt topic=a/b client=me", *limits, made=made) == [
-        "wait: it waits for 300 ms: the bucket holds -2 messages, and the message needs 1 messages",
+        "wait: it waits for 300 ms: the bucket holds -2 messages, and the message needs 1 message",
         "None: topic: a/b does not match b/#",
         "None: broker: mqtt is not nats",
-        "forward: the bucket holds 5 messages, and the message needs 1 messages",
+        "forward: the bucket holds 5 messages, and the message needs 1 message",
         "forward: shadow mode; it would wait for 100 ms: the bucket holds 0 messages, and the "
-        "message needs 1 messages",
+        "message needs 1 message",
         "forward: the limit is paused: it counts, and drops nothing",
-        "drop: the bucket holds 0 messages, and the message needs 1 messages",
+        "drop: the bucket holds 0 messages, and the message needs 1 message",
         "None: not checked: limit7 drops the message",
     ]
     assert len(lane) == 2
