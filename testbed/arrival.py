@@ -10,8 +10,9 @@ The sender runs late as well, so the kernel's token bucket filter shapes the str
 the depth. The arrivals at the limiter are recorded (`testbed.stamps`) and checked against rate and
 depth (`beyond`, which must be 0).
 
-If the host itself stood still (`testbed.beats`), packets may have been too old for their arrival
-times to count, and the stream is sent again.
+If the host itself stood still (`testbed.beats`), or left the daemon so little of a processor that
+packets queued for longer, they may have been too old for their arrival times to count. The stream
+is sent again.
 """
 
 from __future__ import annotations
@@ -166,12 +167,19 @@ async def _carry_out(
             progress.step(f"a stream for {stream.seconds:g} s")
             before = _scheduling(daemon)
             beats.take()
-            await sender.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
-            sent = (await sender.receive(stream.seconds + _PATIENCE_S))["result"]["packets"]
+            queue = _Queue(daemon)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(queue.watch)
+                await sender.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
+                sent = (await sender.receive(stream.seconds + _PATIENCE_S))["result"]["packets"]
+                nursery.cancel_scope.cancel()
             after = _scheduling(daemon)
             late_s = beats.take()
             if late_s > _STILL_S:
                 raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
+            queued_s = queue.longest / packets_per_s
+            if queued_s > _STILL_S:
+                raise DisturbedError(f"packets queued for {queued_s * 1000:.0f} ms")
             progress.step("counting")
             counted = await _counted(daemon, sent)
             counters = (await daemon.ask("/v1/status"))["datapath"]["counters"]
@@ -191,6 +199,23 @@ async def _carry_out(
         unstamped=counters["unstamped"],
         waited_ms=(after[0] - before[0]) / max(after[1] - before[1], 1) / 1e6,
     )
+
+
+class _Queue:
+    """The packets that wait for a daemon's verdict."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._file = Path(f"/proc/{daemon.pid}/net/netfilter/nfnetlink_queue")
+        self.longest = 0
+        """The most that were seen, packets."""
+
+    async def watch(self) -> None:
+        """Look until cancelled, several times in the time after which arrivals do not count."""
+        while True:
+            text = self._file.read_text(encoding="ascii")
+            # Of each queue: its number, the port, and how many packets wait.
+            self.longest = max([self.longest, *(int(it.split()[2]) for it in text.splitlines())])
+            await trio.sleep(_STILL_S / 8)
 
 
 def _shape(stream: Stream) -> None:

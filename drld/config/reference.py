@@ -148,7 +148,7 @@ def _kind(hint: Any) -> str:
         return ", ".join([_kind(arguments[0]), *worded, *_bounds(metadata)])
     if origin is Literal:
         *most, last = (f"`{json.dumps(value)}`" for value in arguments)
-        return f"{', '.join(most)} or {last}"
+        return f"{', '.join(most)} or {last}" if most else last
     if origin is list:
         return f"array of: {_kind(arguments[0])}"
     if origin is dict:

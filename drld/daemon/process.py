@@ -244,6 +244,11 @@ class Daemon:
         tls = self.plane_spec(RequestsSpec).tls
         return tls.context if tls else None
 
+    def _broker_tls(self, name: str) -> SSLContext | None:
+        """As `_tls`, of a broker."""
+        tls = next(it.tls for it in self.plane_spec(MessagesSpec).brokers if it.name == name)
+        return tls.context if tls else None
+
     async def _work(self, nursery: trio.Nursery, fronts: trio.Nursery, turns: Turns) -> None:
         """Start what runs until the daemon is stopped, once it is known who the fleet is."""
         self._nursery = nursery
@@ -277,7 +282,11 @@ class Daemon:
             from drld.messages.front.server import serve_brokers
 
             serve_them = partial(
-                serve_brokers, clock=clock, stopping=self._stopping, keeper=self._manager
+                serve_brokers,
+                clock=clock,
+                stopping=self._stopping,
+                tls=self._broker_tls,
+                keeper=self._manager,
             )
             await fronts.start(
                 serve_them, self._messages, self.engine.spec.plane(MessagesSpec).brokers

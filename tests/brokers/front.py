@@ -69,7 +69,9 @@ async def front(
         datapath = MessageDatapath([spec], Random(1))
         attach(datapath, *limits, now_ns=time.monotonic_ns())
         pump = Pump(datapath.gate, time.monotonic_ns)
-        broker = BrokerFront(spec, pump, ReadStamps())
+        broker = BrokerFront(
+            spec, pump, ReadStamps(), lambda: spec.tls.context if spec.tls else None
+        )
         broker.listen(listener)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pump.run)

@@ -38,9 +38,23 @@ _SCARCE_NS = 100_000_000
 class BrokerFront:
     """Where the clients of one broker connect."""
 
-    def __init__(self, spec: BrokerSpec, pump: Pump, stamps: Stamps) -> None:
-        """`stamps`: the source of arrival times for TCP; those of unix sockets are of reading."""
+    def __init__(
+        self,
+        spec: BrokerSpec,
+        pump: Pump,
+        stamps: Stamps,
+        context: Callable[[], SSLContext | None],
+    ) -> None:
+        """Nothing listens yet.
+
+        Args:
+            spec: the broker.
+            pump: moves the frames of its connections.
+            stamps: the source of arrival times for TCP; those of unix sockets are of reading.
+            context: for new connections over TCP, as the certificate's files are now; None: no TLS.
+        """
         self.spec = spec
+        self.context = context
         self.pump = pump
         self.protocol = PROTOCOLS[spec.protocol]
         self.stamps = stamps
@@ -58,11 +72,6 @@ class BrokerFront:
     def part(self) -> int:
         """Bytes that may wait of one connection."""
         return max(self.spec.hold - self.held, 0)
-
-    @property
-    def context(self) -> SSLContext | None:
-        """For new connections over TCP."""
-        return self.spec.tls.context if self.spec.tls is not None else None
 
     def listen(self, listener: socket.socket) -> None:
         """Take the clients of a socket that listens and never blocks.

@@ -90,7 +90,7 @@ class Connection:
         """Begin with a client that has been accepted, from this address."""
         spec, protocol, pump = front.spec, front.protocol, front.pump
         tcp = sock.family != socket.AF_UNIX
-        context = front.context if tcp else None
+        context = front.context() if tcp else None
         self._front = front
         self._stamps = front.stamps if tcp else front.unstamped
         self.endpoints = (sock.getpeername()[:2], sock.getsockname()[:2]) if tcp else None

@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from ssl import SSLContext
 from typing import Any
 
 import trio
@@ -36,15 +38,20 @@ class Fronts:
     """The fronts of all brokers, with one pump."""
 
     def __init__(
-        self, datapath: MessageDatapath, brokers: Iterable[BrokerSpec], clock: Callable[[], int]
+        self,
+        datapath: MessageDatapath,
+        brokers: Iterable[BrokerSpec],
+        clock: Callable[[], int],
+        tls: Callable[[str], SSLContext | None],
     ) -> None:
-        """Nothing listens yet.
+        """Nothing listens yet; `tls` is asked for the context of a broker at each connection.
 
         Raises:
             DatapathError: the kernel refuses the source of arrival times that a broker wants.
         """
         self.pump = Pump(datapath.gate, clock)
         self._datapath = datapath
+        self._tls = tls
         self._sources: dict[str, arrival.Stamps] = {}
         self.brokers = {broker.name: self._front(broker) for broker in brokers}
         datapath.front = self
@@ -54,7 +61,8 @@ class Fronts:
         if wanted not in self._sources:
             self._sources[wanted] = arrival.stamps(wanted)
             self.pump.sources.append(self._sources[wanted])
-        return BrokerFront(broker, self.pump, self._sources[wanted])
+        context = partial(self._tls, broker.name)
+        return BrokerFront(broker, self.pump, self._sources[wanted], context)
 
     def listen(self, listeners: Mapping[str, Iterable[socket.socket]]) -> None:
         """Take clients on these sockets, by the names of brokers.
@@ -140,6 +148,7 @@ async def serve_brokers(
     *,
     clock: Callable[[], int],
     stopping: trio.Event,
+    tls: Callable[[str], SSLContext | None],
     keeper: Keeper | None = None,
     task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -150,6 +159,7 @@ async def serve_brokers(
         brokers: with the addresses of their clients.
         clock: monotonic time, ns.
         stopping: set when the daemon stops.
+        tls: what a broker's clients speak, by its name, as its files are now; None: no TLS.
         keeper: keeps the listening sockets for the next daemon.
         task_status: started with the fronts when all addresses are bound.
 
@@ -158,7 +168,7 @@ async def serve_brokers(
         DatapathError: the kernel refuses the source of arrival times that a broker wants.
     """
     specs = list(brokers)
-    fronts = Fronts(datapath, specs, clock)
+    fronts = Fronts(datapath, specs, clock, tls)
     listeners = Listeners(keeper or NoKeeper())
     try:
         fronts.listen(listeners.open(specs))

@@ -6,12 +6,15 @@ The broker is one that keeps what it is sent, so that each byte is seen.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import ssl
 from itertools import pairwise
 from pathlib import Path
 
 import trio
 
+from tests.certificates import authority, signed
 from tests.control_fake import client
 
 from ..requests.test_daemons import ports, running
@@ -118,4 +121,49 @@ async def test_limits_change_while_messages_wait(tmp_path: Path) -> None:
                 assert (await api.post("/v1/reload")).status_code == 200
                 await broker.has([*"abcdefghijklmn"])
                 await stream.aclose()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_reload_reads_the_certificate_again(tmp_path: Path) -> None:
+    """Clients that connect from then on see the new one."""
+    ca = authority(tmp_path, "authority")
+    first, second = (signed(tmp_path, name, ca, "serverAuth") for name in ("first", "second"))
+    used = tmp_path / "used.pem"
+    shutil.copy(first.cert, used)
+    shutil.copy(first.key, tmp_path / "used.key")
+    (gossip,) = ports(1, socket.SOCK_DGRAM)
+    listen, server = ports(2, socket.SOCK_STREAM)
+    file = tmp_path / "drld.toml"
+    tables = CONFIG.format(
+        limits="limit = []", pid=os.getpid(), gossip=gossip, directory=tmp_path, listen=listen,
+        server=server,
+    )  # fmt: skip
+    file.write_text(
+        tables.replace('protocol = "nats"', 'protocol = "mqtt"')
+        + f'certificate = "{used}"\nkey = "{used.with_suffix(".key")}"\n'
+    )
+    context = ssl.create_default_context(cafile=str(ca.cert))
+
+    async def shown() -> bytes:
+        plain = await trio.open_tcp_stream("127.0.0.1", listen)
+        stream = trio.SSLStream(plain, context, server_hostname="127.0.0.1")
+        await stream.do_handshake()
+        found = stream.getpeercert(binary_form=True)
+        await trio.aclose_forcefully(stream)
+        assert isinstance(found, bytes)
+        return found
+
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(
+                lambda task_status: trio.serve_tcp(
+                    Broker().serve, server, host="127.0.0.1", task_status=task_status
+                )
+            )
+            async with running(file), client(tmp_path / "control.sock") as api:
+                assert await shown() == ssl.PEM_cert_to_DER_cert(first.cert.read_text())
+                shutil.copy(second.cert, used)
+                shutil.copy(second.key, used.with_suffix(".key"))
+                assert (await api.post("/v1/reload")).status_code == 200
+                assert await shown() == ssl.PEM_cert_to_DER_cert(second.cert.read_text())
             nursery.cancel_scope.cancel()
