@@ -21,30 +21,47 @@ SUBJECT = "limited.a"
 
 
 class Heard(list[Msg]):
-    """What a subscriber straight at the server has got."""
+    """What a subscriber has got. nats-py calls it after the answer to a flush that came later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._complete = asyncio.Event()
 
     async def take(self, message: Msg) -> None:
         self.append(message)
+        if len(self) == COUNT:
+            self._complete.set()
+
+    async def all(self) -> None:
+        """Return when all messages have come."""
+        await asyncio.wait_for(self._complete.wait(), PATIENCE_S)
+
+
+async def flushed(client: Client) -> None:
+    """Return when the server has all that the client has sent.
+
+    nats-py writes a PING before what it has not written yet, so that only a second one is behind
+    it.
+    """
+    for _ in range(2):
+        await client.flush(PATIENCE_S)
 
 
 async def all_sent(through: Client, direct: Client) -> None:
-    """Return when the server says that it has all, and has passed it on.
-
-    nats-py writes a PING before messages that it has not written yet, so that only a second one is
-    behind them.
-    """
-    for client in (through, through, direct):
-        await client.flush(PATIENCE_S)
+    """Return when the server says that it has all, and has passed it on."""
+    await flushed(through)
+    await direct.flush(PATIENCE_S)
 
 
 async def plain(through: Client, direct: Client) -> list[Any]:
     """A flush returns when the server has all messages, and not before."""
     heard = Heard()
     await direct.subscribe(SUBJECT, cb=heard.take)
-    await direct.flush(PATIENCE_S)
+    await flushed(direct)
     for number in range(COUNT):
         await through.publish(SUBJECT, b"%d" % number)
     await all_sent(through, direct)
+    await heard.all()
     return [int(message.data) for message in heard]
 
 
@@ -52,10 +69,11 @@ async def headers(through: Client, direct: Client) -> list[Any]:
     """Headers come along."""
     heard = Heard()
     await direct.subscribe(SUBJECT, cb=heard.take)
-    await direct.flush(PATIENCE_S)
+    await flushed(direct)
     for number in range(COUNT):
         await through.publish(SUBJECT, b"x", headers={"number": f"{number}"})
     await all_sent(through, direct)
+    await heard.all()
     return [int((message.headers or {})["number"]) for message in heard]
 
 
@@ -63,10 +81,11 @@ async def large(through: Client, direct: Client) -> list[Any]:
     """Payloads of 300 kB."""
     heard = Heard()
     await direct.subscribe(SUBJECT, cb=heard.take)
-    await direct.flush(PATIENCE_S)
+    await flushed(direct)
     for number in range(COUNT):
         await through.publish(SUBJECT, f"{number} ".ljust(300_000, "x").encode())
     await all_sent(through, direct)
+    await heard.all()
     return [int(message.data.split()[0]) for message in heard if len(message.data) == 300_000]
 
 
@@ -77,7 +96,7 @@ async def requests(through: Client, direct: Client) -> list[Any]:
         await message.respond(message.data)
 
     await direct.subscribe(SUBJECT, cb=answer)
-    await direct.flush(PATIENCE_S)
+    await flushed(direct)
     return [
         int((await through.request(SUBJECT, b"%d" % number, timeout=PATIENCE_S)).data)
         for number in range(COUNT)
@@ -89,10 +108,11 @@ async def queues(through: Client, direct: Client) -> list[Any]:
     heard = Heard()
     for _ in range(3):
         await through.subscribe(SUBJECT, queue="workers", cb=heard.take)
-    await through.flush(PATIENCE_S)
+    await flushed(through)
     for number in range(COUNT):
         await direct.publish(SUBJECT, b"%d" % number)
     await all_sent(direct, through)
+    await heard.all()
     return sorted(int(message.data) for message in heard)
 
 
