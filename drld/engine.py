@@ -1,7 +1,7 @@
 """All limits of one daemon, of whatever plane: one synchronous object.
 
 The engine moves values between the pure `Limiter`s, the node (`drld.node`) and the datapaths of the
-planes (`drld.plane`). `drld.daemon.process` owns the clock, the signals and the tasks, and decides
+planes (`drld.plane`). `drld.daemon` owns the clock, the signals and the tasks, and decides
 when.
 
 A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit

@@ -174,6 +174,11 @@ class PlaneSpec:
     key: ClassVar[str]
     """Name of the table."""
 
+    @property
+    def serves(self) -> bool:
+        """Whether this daemon has clients of the plane, whose limits need no datapath."""
+        return False
+
     def fixed(self) -> Mapping[str, Any]:
         """The values of the keys that only a restart can change: all, unless a plane says less."""
         return {key.name: getattr(self, key.name) for key in fields(self)}

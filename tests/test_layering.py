@@ -39,6 +39,7 @@ PURE = (
 SHELLS = (
     "drld/capture/kernel",
     "drld/capture/nfqueue",
+    "drld/capture/registered/daemon",
     "drld/capture/registered/doctor",
     "drld/cli",
     "drld/client",
@@ -50,11 +51,13 @@ SHELLS = (
     "drld/gossip",
     "drld/messages/front",
     "drld/messages/registered/commands",
+    "drld/messages/registered/daemon",
     "drld/messages/registered/metrics",
     "drld/messages/registered/routes",
     "drld/registry",
     "drld/requests/front",
     "drld/requests/registered/commands",
+    "drld/requests/registered/daemon",
     "drld/requests/registered/doctor",
     "drld/requests/registered/metrics",
     "drld/requests/registered/routes",
@@ -73,8 +76,8 @@ draws reports of the control API, whose types are a module without I/O."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
-OF_PLANES = ("drld/capture", "drld/daemon", "drld/messages", "drld/requests")
-"""With their subfolders. The daemon runs the planes; nothing else knows one."""
+OF_PLANES = ("drld/capture", "drld/messages", "drld/requests")
+"""With their subfolders. Nothing else knows a plane, the daemon included."""
 FORBIDDEN = {
     "asyncio",
     "bcc",

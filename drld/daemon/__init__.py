@@ -8,7 +8,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run `drld`: see `drld.daemon.process.main`.
+    """Run `drld`: see `drld.daemon.command_line.main`.
 
     It is imported late, so that other parts can use one module of this folder without all of them.
     """
@@ -17,6 +17,6 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Until the daemon handles it, a request to reload would end the process.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from drld.daemon import process
+    from drld.daemon import command_line
 
-    return process.main(argv)
+    return command_line.main(argv)

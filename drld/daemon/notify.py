@@ -16,7 +16,8 @@ import os
 import socket
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 _NS_PER_US = 1000
 _MAX_UNTOLD = 16
@@ -35,11 +36,31 @@ class Manager:
         self._interval_ns = int(period_us) * _NS_PER_US // 4 if period_us.isdecimal() else 0
         self._due_ns = 0
         self._untold: deque[str] = deque(maxlen=_MAX_UNTOLD)
+        self.ready = False
+        """Whether the daemon has told that its start is over."""
 
-    def tell(self, state: str) -> None:
-        """Send `READY=1`, `RELOADING=1`, `STOPPING=1`, ..."""
-        self._untold.append(state)
-        self._tell()
+    def tell_ready(self) -> None:
+        """Tell that the start is over."""
+        self.ready = True
+        self._tell("READY=1")
+
+    def tell_stopping(self) -> None:
+        """Tell that the daemon stops in order."""
+        self._tell("STOPPING=1")
+
+    @contextmanager
+    def reloading(self, now_ns: int) -> Iterator[None]:
+        """Tell that a reload runs, and when the context ends, that it has ended.
+
+        Before READY=1 nothing is told. `now_ns` is the monotonic time.
+        """
+        if self.ready:
+            self._tell(f"RELOADING=1\nMONOTONIC_USEC={now_ns // _NS_PER_US}")
+        try:
+            yield
+        finally:
+            if self.ready:
+                self._tell("READY=1")
 
     def alive(self, now_ns: int) -> None:
         """Send `WATCHDOG=1` if it is due, four times in WatchdogSec; call this after each tick."""
@@ -47,7 +68,7 @@ class Manager:
             self._due_ns = now_ns + self._interval_ns
             if _WATCHDOG not in self._untold:
                 self._untold.append(_WATCHDOG)
-        self._tell()
+        self._send()
 
     @staticmethod
     def inherited() -> list[socket.socket]:
@@ -66,7 +87,11 @@ class Manager:
         """Have the manager keep a socket, under a name without colons; return whether it may."""
         return _taken(f"FDSTORE=1\nFDNAME={name}", [sock.fileno()]) is True
 
-    def _tell(self) -> None:
+    def _tell(self, state: str) -> None:
+        self._untold.append(state)
+        self._send()
+
+    def _send(self) -> None:
         while self._untold and _taken(self._untold[0]) is not False:
             self._untold.popleft()
 

@@ -1,16 +1,11 @@
-"""Resources of the host that a starting daemon claims: its name, gossip socket and packet queue."""
+"""Resources of the host that a starting daemon claims: its name and the gossip socket."""
 
 from __future__ import annotations
 
 import errno
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
-from random import Random, SystemRandom
 
-from drld.capture.nfqueue.datapath import NfqueueDatapath
-from drld.capture.spec import PacketsSpec
 from drld.errors import ConfigError
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec
@@ -55,17 +50,3 @@ def open_transport(path: Path, spec: LimiterSpec) -> Transport:
         raise ConfigError(
             [f"{path}: limiter.listen: cannot bind {host!r}, port {port}: {error.strerror}"]
         ) from error
-
-
-def nfqueue(spec: LimiterSpec, clock: Callable[[], int]) -> NfqueueDatapath:
-    """Make the nfqueue datapath; `clock` is monotonic, ns."""
-    packets = spec.plane(PacketsSpec)
-    return NfqueueDatapath(
-        limiter_name=spec.name,
-        firewall=packets.firewall,
-        queue=packets.queue,
-        rng=Random(SystemRandom().getrandbits(64)),
-        clock=clock,
-        timestamps=packets.timestamps,
-        wall=time.time_ns,
-    )

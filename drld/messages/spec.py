@@ -129,6 +129,11 @@ class MessagesSpec(PlaneSpec):
     brokers: tuple[BrokerSpec, ...] = ()
     """None: there are no limits on messages here."""
 
+    @property
+    def serves(self) -> bool:
+        """See `PlaneSpec.serves`."""
+        return bool(self.brokers)
+
     def fixed(self) -> Mapping[str, Any]:
         """All settings of the brokers but the files for TLS."""
         return {

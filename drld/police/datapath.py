@@ -13,7 +13,7 @@ from drld.spec import LimitSpec
 class Datapath(Protocol):
     """Counts and polices the packets of a set of limits (docs/architecture.md).
 
-    All methods are synchronous and short; `drld.daemon.process` calls them from one task.
+    All methods are synchronous and short; the daemon calls them from one task.
     """
 
     name: str

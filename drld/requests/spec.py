@@ -86,6 +86,11 @@ class RequestsSpec(PlaneSpec):
     peer_port: int | None = None
     """UDP port of all limiters for what they admit of keys; None: one above that of gossip."""
 
+    @property
+    def serves(self) -> bool:
+        """See `PlaneSpec.serves`."""
+        return bool(self.listen)
+
     def port_of_keys(self, gossip: int) -> int:
         """The UDP port of a limiter for what it admits of keys, by its port for gossip."""
         return self.peer_port or gossip + 1

@@ -28,7 +28,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *(kernel_host.__name__, nfqueue_host.__name__),
-        *("drld.daemon.process", "drld.registry.agent", "drld.cli"),
+        *("drld.daemon.command_line", "drld.registry.agent", "drld.cli"),
     ]
 )
 

@@ -30,7 +30,7 @@ _PASSED_ON = """
 import os, sys
 os.dup2(int(sys.argv.pop(1)), 3)
 os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
-from drld.daemon.process import main
+from drld.daemon.command_line import main
 raise SystemExit(main())
 """
 """What systemd does between fork and exec."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drld import config
-from drld.daemon.process import main
+from drld.daemon.command_line import main
 from tests.factories import example
 from tests.unit.config.good import GOOD, LIMIT, changed
 

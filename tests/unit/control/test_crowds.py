@@ -59,7 +59,7 @@ async def test_connections_are_bounded(
     for refusal in refusals:
         assert refusal.getMessage().startswith("refused a control connection of uid ")
         assert refusal.getMessage().endswith(": 2 are open")
-        # By which the log keeps only the first few (tests/unit/test_log_output.py).
+        # By which the log keeps only the first few (tests/unit/daemon/test_log_output.py).
         assert vars(refusal)["event"] == "control.refused"
         assert vars(refusal)["subject"] == ""
 

@@ -42,13 +42,14 @@ HANGUP_AT_THE_IMPORT = """
 import os, signal, sys, types
 from drld import daemon
 
-class Process(types.ModuleType):
+class CommandLine(types.ModuleType):
     def __getattr__(self, name):
         os.kill(os.getpid(), signal.SIGHUP)
         return lambda argv: signal.SIGHUP in signal.sigpending()
 
-sys.modules["drld.daemon.process"] = daemon.process = Process("drld.daemon.process")
-del daemon.process
+name = "drld.daemon.command_line"
+sys.modules[name] = daemon.command_line = CommandLine(name)
+del daemon.command_line
 print(daemon.main([]))
 """
 

@@ -26,7 +26,7 @@ from drld.daemon.log_output import (
 )
 from drld.log_event import event
 
-DRLD = Path(__file__).parents[2] / "drld"
+DRLD = Path(__file__).parents[3] / "drld"
 log = logging.getLogger("drld.test")
 DEAD = event("peer.state", "b", peer="b", old="alive", new="dead")
 

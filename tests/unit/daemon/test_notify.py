@@ -36,7 +36,7 @@ def told(manager: socket.socket) -> list[str]:
 
 
 def test_a_state_is_one_datagram(manager: socket.socket) -> None:
-    Manager().tell("READY=1")
+    Manager().tell_ready()
     assert told(manager) == ["READY=1"]
 
 
@@ -44,9 +44,9 @@ def test_a_manager_that_is_gone_is_nothing_to_die_of(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/nonexistent/notify")
-    Manager().tell("READY=1")
+    Manager().tell_ready()
     monkeypatch.delenv("NOTIFY_SOCKET")
-    Manager().tell("READY=1")
+    Manager().tell_ready()
     assert told(manager) == []
 
 
@@ -61,7 +61,7 @@ def test_a_manager_that_reads_nothing_keeps_nobody_waiting(
     def speak() -> None:
         for tick in range(2 * queue + 10):
             said.alive(1000 * tick)
-        said.tell("READY=1")
+        said.tell_ready()
 
     thread = threading.Thread(target=speak, daemon=True)
     thread.start()

@@ -1,0 +1,12 @@
+"""The plane of packets in a daemon."""
+
+from __future__ import annotations
+
+from drld.capture.registered.daemon.packet_plane import PacketPlane
+from drld.daemon.running_plane import PlaneContext
+from drld.spec import LimiterSpec
+
+
+def plane(context: PlaneContext, spec: LimiterSpec) -> PacketPlane:
+    """See `drld.daemon.running_plane`: every daemon runs it, as limits may come at any time."""
+    return PacketPlane(context, spec)

@@ -1,0 +1,47 @@
+"""The log lines about a change of limits through the control API."""
+
+from __future__ import annotations
+
+import logging
+
+from drld.config.changes import Configuration
+from drld.daemon.event_log import EventLog
+from drld.log_event import event
+from drld.reload import Difference, differences, tables
+from drld.shared_settings import shared_settings
+
+log = logging.getLogger("drld")
+
+
+def log_changes(
+    before: Configuration, after: Configuration, events: EventLog, *, saved: bool
+) -> list[Difference]:
+    """Log each table that differs; return the differences."""
+    found = differences(tables(before.document()), tables(after.document()))
+    lasts = "saved" if saved else "until a restart or a reload"
+    for it in found:
+        keys = ", ".join(
+            f"{key}: {new!r}" if it.change == "added" else f"{key}: {old!r} -> {new!r}"
+            for key, (old, new) in it.keys.items()
+            if it.change != "removed"
+        )
+        line = f"{it.table} {it.change} ({lasts}){': ' if keys else ''}{keys}"
+        fields = {
+            "limit": it.table.removeprefix("limit "),
+            "change": it.change,
+            "old": {key: old for key, (old, _) in it.keys.items()},
+            "new": {key: new for key, (_, new) in it.keys.items()},
+            "saved": saved,
+        }
+        log.info("%s", line, extra=event("limit.changed", it.table, **fields))
+        events.add("change", line)
+    return found
+
+
+def differs_for_peers(before: Configuration, after: Configuration) -> bool:
+    """Whether settings differ that all limiters of the fleet must share."""
+    old, new = (
+        shared_settings((limit.policy for limit in each.in_force.limits), each.in_force.gossip)
+        for each in (before, after)
+    )
+    return old != new

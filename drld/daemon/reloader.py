@@ -1,0 +1,210 @@
+"""The configuration of a running daemon: files that are read again, and changes of limits over it.
+
+One reload or change runs at a time. A refused one leaves the configuration in force, and a reload
+leaves its reason in the status.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+import trio
+
+from drld import config
+from drld.config.atomic_file import replace_by
+from drld.config.changes import Change, Configuration
+from drld.control.credentials import Credentials
+from drld.control.schema import ChangeReport, ConfigReport
+from drld.daemon.change_log import differs_for_peers, log_changes
+from drld.daemon.enforcer import Enforcer
+from drld.daemon.event_log import EventLog
+from drld.daemon.history import History
+from drld.daemon.notify import Manager
+from drld.daemon.origin import Origin, origin_of
+from drld.daemon.report import change_report
+from drld.daemon.single_flight import SingleFlight
+from drld.errors import ConfigError, DrldError
+from drld.log_event import event
+from drld.spec import LimiterSpec
+
+if TYPE_CHECKING:
+    from drld.registry.agent import Agent
+
+log = logging.getLogger("drld")
+
+MAX_REPORTED = 20_000
+"""Characters of a refusal in the status: a large file may have thousands of mistakes."""
+
+
+class Reloader:
+    """Reads the files again, and changes limits between two readings."""
+
+    def __init__(
+        self,
+        path: Path,
+        configuration: Configuration,
+        enforcer: Enforcer,
+        registry: Agent | None,
+        *,
+        history: History,
+        events: EventLog,
+        manager: Manager,
+    ) -> None:
+        """Begin with the files as they were read at the start."""
+        self.path = path
+        self.configuration = configuration
+        self._enforcer = enforcer
+        self._registry = registry
+        self._history = history
+        self._events = events
+        self._manager = manager
+        self._loaded_at = time.time()
+        self._error: str | None = None
+        self._dropped: list[str] = []
+        """Limits whose unsaved changes the last reload has reverted."""
+        self._askers: list[Origin] = []
+        """Callers that wait for a reload, in the order of asking; the first is why it runs."""
+        self._one_reload = SingleFlight(self._reload)
+
+    async def reload(self, origin: Origin) -> None:
+        """Read the files again and put them into force; several callers may wait for one reload.
+
+        Unsaved changes are reverted, as by `nft -f` or a reload of firewalld or HAProxy: after a
+        reload, the files are in force.
+
+        Raises:
+            ConfigError: a file is bad; the running configuration stays.
+            DatapathError: the host refuses it; the running configuration stays.
+        """
+        self._askers.append(origin)
+        try:
+            await self._one_reload()
+        finally:
+            self._askers.remove(origin)
+
+    async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
+        """Put a change of limits into force, on top of all changes before it.
+
+        Raises:
+            KeyError: there is no such limit.
+            ConfigError: the change is bad, and is not in force; or it cannot be saved.
+            DatapathError: the host refuses it; nothing is changed.
+        """
+        named = partial(origin_of, "control", by, saved=change.save)
+        origin = await trio.to_thread.run_sync(named)
+        async with self._one_reload.alone():
+            before = self.configuration
+            of_files = {limit.name for limit in before.in_force.limits}
+            if change.limit in self._enforcer.limit_names() - of_files:
+                raise ConfigError([f"{change.limit}: is a limit of the fleet's registry (--fleet)"])
+            after = await trio.to_thread.run_sync(before.changed, change)
+            beside = None
+            if change.save:
+                beside = await trio.to_thread.run_sync(after.write, before)
+            try:
+                await self._put_in_force(after.in_force, origin)
+                self.configuration = after
+                if beside is not None:
+                    self._save(beside, change, before)
+                # Nothing waits before this line: a client that leaves now changes no log.
+                return self._report(before, after, saved=change.save)
+            finally:
+                if beside is not None:
+                    beside.unlink(missing_ok=True)
+                await self._history.write()
+
+    def report(self) -> ConfigReport:
+        """The state of the configuration, for the control API."""
+        http = self.configuration.in_force.http
+        return ConfigReport(
+            file=str(self.path.absolute()),
+            loaded_at=self._loaded_at,
+            reload_error=self._error,
+            unsaved=self.configuration.unsaved_names(),
+            dropped=self._dropped,
+            certificate_expires_at=http.tls.expires if http and http.tls else None,
+        )
+
+    async def _reload(self) -> None:
+        with self._manager.reloading(monotonic_ns()):
+            try:
+                # To read a large file takes seconds. Ticks go on meanwhile.
+                first = self._askers[0]
+                read = partial(read_configuration, self.path)
+                configuration = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+                await self._put_in_force(configuration.in_force, first)
+                await self._history.write()
+            except DrldError as error:
+                self._error = str(error)[:MAX_REPORTED]
+                self._events.add("fault", f"reload refused: {self._error}")
+                raise
+        self._dropped = self.configuration.unsaved_names()
+        self.configuration = configuration
+        self._error = None
+        self._loaded_at = time.time()
+        limits = len(self._enforcer.engine.limits)
+        reloaded = f"reloaded {self.path}: limits: {limits}"
+        fields = event("config.reloaded", file=str(self.path), limits=limits)
+        log.info("%s", reloaded, extra=fields)
+        self._events.add("reload", reloaded)
+        if self._dropped:
+            log.warning(
+                "unsaved changes are dropped by the reload: %s",
+                ", ".join(self._dropped),
+                extra=event("limit.reverted", limits=self._dropped),
+            )
+
+    async def _put_in_force(self, spec: LimiterSpec, origin: Origin) -> None:
+        """Take over a configuration of files and unsaved changes.
+
+        Raises:
+            ConfigError, DatapathError: it is refused; the running configuration stays.
+        """
+        take_over = partial(self._enforcer.take_over, origin=origin)
+        if self._registry is not None:
+            await self._registry.reload(spec, take_over)
+        elif spec.registry is not None:
+            # Until the registry names the peers, this limiter would have the whole limit.
+            raise ConfigError(
+                [f"{self.path}: registry: cannot change while the daemon runs: restart it"]
+            )
+        else:
+            await self._enforcer.prepare(spec)
+            take_over(spec)
+
+    def _save(self, beside: Path, change: Change, before: Configuration) -> None:
+        """Put the drop-in into place.
+
+        Raises:
+            ConfigError: the host refuses; the change is in force, and is not saved.
+        """
+        drop_in = self.configuration.drop_in
+        try:
+            replace_by(drop_in, beside)
+        except OSError as error:
+            self.configuration = before.changed(replace(change, save=False))
+            self._report(before, self.configuration, saved=False)
+            reason = f"the change is in force, but not saved: {error.strerror}"
+            raise ConfigError([f"{drop_in}: {reason}"]) from error
+
+    def _report(self, before: Configuration, after: Configuration, *, saved: bool) -> ChangeReport:
+        """Log a change that is in force, and report it."""
+        found = log_changes(before, after, self._events, saved=saved)
+        peers = self._enforcer.engine.spec.peers if differs_for_peers(before, after) else ()
+        file = str(after.drop_in.absolute()) if saved else None
+        return change_report(found, file, [peer.name for peer in peers])
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read the files of a configuration.
+
+    Raises:
+        ConfigError: they cannot be used.
+    """
+    return Configuration.of(config.read(path))

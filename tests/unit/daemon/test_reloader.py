@@ -1,0 +1,83 @@
+"""A change of limits that is in force is in the log, whatever comes after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from drld.config.changes import Change
+from drld.control.credentials import Credentials
+from drld.control.schema import Event
+from drld.daemon.event_log import EventLog
+from drld.daemon.history import History
+from drld.daemon.notify import Manager
+from drld.daemon.reloader import Reloader
+from drld.errors import ConfigError
+from drld.spec import LimiterSpec
+from tests.control_fake import CONFIGURATION
+
+BY = Credentials(pid=1, uid=0, gid=0)
+CHANGE = Change("set", [{"mode": "pause"}], "customer-a")
+
+
+class Enforcer:
+    """Takes every configuration over, and then ends the client that asked for it."""
+
+    def __init__(self) -> None:
+        self.engine = SimpleNamespace(spec=CONFIGURATION.in_force)
+        self.client = trio.CancelScope()
+
+    def limit_names(self) -> set[str]:
+        return set()
+
+    async def prepare(self, spec: LimiterSpec) -> None:
+        pass
+
+    def take_over(self, spec: LimiterSpec, *, origin: object) -> None:
+        self.engine.spec = spec
+        self.client.cancel()
+
+
+class Stage:
+    """A reloader with the changes that it has logged."""
+
+    def __init__(self) -> None:
+        self.enforcer = Enforcer()
+        self.events = EventLog()
+        self.reloader = Reloader(
+            Path("a.toml"),
+            CONFIGURATION,
+            cast(Any, self.enforcer),
+            None,
+            history=History(None),
+            events=self.events,
+            manager=Manager(),
+        )
+
+    def logged(self) -> list[Event]:
+        return [event for event in self.events.after(0) if event["kind"] == "change"]
+
+
+async def test_where_its_client_leaves() -> None:
+    stage = Stage()
+    with stage.enforcer.client:
+        await stage.reloader.change_limits(CHANGE, BY)
+    assert stage.enforcer.client.cancelled_caught
+    assert stage.reloader.configuration is not CONFIGURATION
+    (event,) = stage.logged()
+    assert event["text"] == (
+        "limit customer-a changed (until a restart or a reload): mode: None -> 'pause'"
+    )
+
+
+def test_where_the_drop_in_cannot_be_put_in_place(tmp_path: Path) -> None:
+    stage = Stage()
+    with pytest.raises(ConfigError, match="the change is in force, but not saved"):
+        stage.reloader._save(tmp_path / "gone", CHANGE, CONFIGURATION)
+    assert stage.reloader.configuration.unsaved_names() == ["customer-a"]
+    (event,) = stage.logged()
+    assert "until a restart or a reload" in event["text"]
