@@ -1,4 +1,4 @@
-"""The planes: kinds of traffic, a line each. Nothing else names one, but the daemon that runs them.
+"""The planes: kinds of traffic. `PLANES` names each, and nothing else of drld does.
 
 A plane is a package of its own. The modules of its subpackage `registered` add to drld's
 configuration, `drlctl` and control API:
@@ -14,6 +14,7 @@ configuration, `drlctl` and control API:
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
 - `panels.PANELS`: what the page shows of its limits (`drld.panels`);
+- `daemon.plane`: the plane in a daemon, with its tasks and servers (`drld.daemon.running_plane`);
 - `doctor.findings`: findings of `drlctl doctor`, from what it knows (`drld.doctor.finding`);
 - `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
 """

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import PlainValidator
 
 from drld import units
+from drld.config.problems import ArrayError
 from drld.units import BYTES, Unit
+
+T = TypeVar("T", bound=Hashable)
 
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 
@@ -117,8 +120,12 @@ def any_endpoint(value: object) -> tuple[str, int]:
         raise ValueError(f"{allowed}, and no host name") from None
     if (bracketed is not None) != isinstance(address, IPv6Address):
         raise ValueError(allowed)
-    if isinstance(address, IPv6Address) and (address.scope_id or address.ipv4_mapped):
-        raise ValueError("an address without a zone, and IPv4 as IPv4")
+    if isinstance(address, IPv6Address) and address.scope_id:
+        raise ValueError("an address without a zone")
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        raise ValueError(
+            f'an IPv4 address without "::ffff:", such as "{address.ipv4_mapped}:{port}"'
+        )
     if address.is_multicast or str(address) == "255.255.255.255":
         raise ValueError("the address of one host")
     if not 1 <= int(port) <= 65535:
@@ -133,14 +140,46 @@ def _endpoint(value: object) -> tuple[str, int]:
     return host, port
 
 
-def _listen(value: object) -> tuple[tuple[str, int], ...]:
-    values = value if isinstance(value, list) else [value]
-    if not 1 <= len(values) <= MOST_ADDRESSES:
-        raise ValueError(f"1 to {MOST_ADDRESSES} addresses, each with a port")
-    endpoints = tuple(map(any_endpoint, values))
-    if len({*endpoints}) < len(endpoints):
-        raise ValueError("an array without repetitions")
-    return endpoints
+def endpoint_or_path(value: object) -> tuple[str, int] | str:
+    """A TCP address and port, or the path of a unix socket."""
+    if isinstance(value, str) and value.startswith("/"):
+        return socket_path(value)
+    return any_endpoint(value)
+
+
+def each(read: Callable[[object], T], values: Sequence[object]) -> tuple[T, ...]:
+    """The elements of an array, each read by `read`; they must differ.
+
+    Raises:
+        ArrayError: some elements cannot be used.
+    """
+    found: list[T] = []
+    mistakes: dict[int, str] = {}
+    for index, value in enumerate(values):
+        try:
+            element = read(value)
+        except ValueError as error:
+            mistakes[index] = str(error)
+        else:
+            if element in found:
+                mistakes[index] = "unique in its array"
+            found.append(element)
+    if mistakes:
+        raise ArrayError(mistakes)
+    return tuple(found)
+
+
+def one_or_several(read: Callable[[object], T], elements: str) -> Callable[[object], tuple[T, ...]]:
+    """Read one value, or an array of up to `MOST_ADDRESSES`; `elements` says what they are."""
+
+    def read_all(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            return (read(value),)
+        if not 1 <= len(value) <= MOST_ADDRESSES:
+            raise ValueError(f"1 to {MOST_ADDRESSES} {elements}")
+        return each(read, value)
+
+    return read_all
 
 
 def socket_path(value: object) -> str:
@@ -259,8 +298,15 @@ Name = Annotated[str, PlainValidator(_name), Kind("name")]
 Endpoint = Annotated[tuple[str, int], PlainValidator(_endpoint), Kind("address")]
 Listen = Annotated[
     tuple[tuple[str, int], ...],
-    PlainValidator(_listen),
+    PlainValidator(one_or_several(any_endpoint, "addresses, each with a port")),
     Kind(f"address, or array of up to {MOST_ADDRESSES}"),
+]
+ListenOrPaths = Annotated[
+    tuple[tuple[str, int] | str, ...],
+    PlainValidator(
+        one_or_several(endpoint_or_path, "addresses with ports, or paths of unix sockets")
+    ),
+    Kind(f"address or path of a unix socket, or array of up to {MOST_ADDRESSES}"),
 ]
 Group = Annotated[str | int, PlainValidator(_group), Kind("name or number of a group")]
 SocketPath = Annotated[

@@ -6,6 +6,7 @@ limits that span planes count bytes, whatever their traffic is.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -60,5 +61,9 @@ def plane_of(
             f"{plane.traffic or plane.key} ({some(its)})" for plane, its in known.items()
         )
         got = some([dotted([key]) for key in keys]) or "none"
-        problems.add(where, f"must have the keys of {kinds} (got {got})")
+        every = [key for its in known.values() for key in its]
+        unknown = [key for key in keys if key not in every]
+        meant = [close for key in unknown for close in difflib.get_close_matches(key, every, n=1)]
+        mean = f'; did you mean "{meant[0]}"?' if meant else ""
+        problems.add(where, f"must have the keys of {kinds}{mean} (got {got})")
     return None

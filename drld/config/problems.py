@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +36,14 @@ _COMPARISONS = (
     ("less than", "below"),
 )
 """Pydantic's words for bounds, and ours."""
+
+
+class ArrayError(ValueError):
+    """Some elements of an array cannot be used: the index of each, and what may stand there."""
+
+    def __init__(self, allowed: Mapping[int, str]) -> None:
+        super().__init__("; ".join(allowed.values()))
+        self.allowed = allowed
 
 
 class Problems:
@@ -83,10 +92,21 @@ class Problems:
         hidden = key in _SECRET and isinstance(value, str)
         self.add(where, f"{claim} (got {'a text' if hidden else show(value)})")
 
-    def include(self, where: Location, model: type[BaseModel], error: ValidationError) -> None:
-        """Note everything that kept `model` from being made of the table at `where`."""
+    def include(
+        self,
+        where: Location,
+        model: type[BaseModel],
+        error: ValidationError,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Note each mistake that pydantic found in the table at `where`.
+
+        `only` leaves out the mistakes in other keys of the table.
+        """
         for mistake in error.errors(include_url=False):
             location = mistake["loc"]
+            if only is not None and location[0] not in only:
+                continue
             if location[-1:] == ("[key]",):  # It is the key, of a table that people name them in.
                 location = location[:-1]
             path = [*where, *location]
@@ -94,13 +114,16 @@ class Problems:
                 self.add(path, "is required")
             elif mistake["type"] == "extra_forbidden":
                 self.unknown(path[:-1], str(location[-1]), known_keys(model, location[:-1]))
+            elif isinstance(cause := mistake.get("ctx", {}).get("error"), ArrayError):
+                for index, allowed in cause.allowed.items():
+                    self.refuse([*path, index], mistake["input"][index], allowed)
             else:
                 self._refuse(path, mistake["input"], _claim(mistake))
 
 
 def hint(name: str, known: Sequence[str]) -> str:
     """Which of the known names may have been meant, or which there are."""
-    abbreviated = [other for other in known if other.startswith(name)]
+    abbreviated = [other for other in known if name and other.startswith(name)]
     if close := difflib.get_close_matches(name, known, n=1) or abbreviated:
         return f'did you mean "{close[0]}"?'
     return f"known here: {some(known)}" if known else "none is known here"
@@ -119,6 +142,8 @@ def show(value: object) -> str:
         return "an array" if value else "an empty array"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, datetime.date | datetime.time):
+        return f"the date or time {value}"
     if isinstance(value, int) and value.bit_length() > 64:
         return "an integer beyond 64 bits"
     text = repr(_USER.sub("://...@", value) if isinstance(value, str) else value)

@@ -24,7 +24,7 @@ import trio
 
 from drld import units
 from drld.allocators import DEFAULT_ALLOCATOR
-from drld.config import DEFAULT_FABRIC
+from drld.config.limits import DEFAULT_FABRIC
 from testbed import experiment, netns
 from testbed.chaos.members import LOAD, WATCHED, Member
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, PrivateAttr
 
 from drld.config.fields import (
-    MOST_ADDRESSES,
     FilePath,
     Kind,
+    ListenOrPaths,
     Name,
     Quantity,
-    any_endpoint,
-    socket_path,
+    endpoint_or_path,
 )
 from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Location, Problems, dotted, hint, must_be
@@ -43,22 +42,6 @@ _read_frame = Quantity("size", parse_size, "1MiB", "1KiB", "256MiB")
 MOST_CONNECTIONS = 1_000_000
 
 
-def _address(value: object) -> Address:
-    if isinstance(value, str) and value.startswith("/"):
-        return socket_path(value)
-    return any_endpoint(value)
-
-
-def _listen(value: object) -> tuple[Address, ...]:
-    values = value if isinstance(value, list) else [value]
-    if not 1 <= len(values) <= MOST_ADDRESSES:
-        raise ValueError(f"1 to {MOST_ADDRESSES} addresses with ports, or paths of unix sockets")
-    found = tuple(map(_address, values))
-    if len({*found}) < len(found):
-        raise ValueError("an array without repetitions")
-    return found
-
-
 class BrokerTable(Table):
     """`[[broker]]`: a message broker behind this daemon.
 
@@ -70,13 +53,11 @@ class BrokerTable(Table):
     """Name of the broker, unique in the file: `match.broker` of limits."""
     protocol: Literal["mqtt", "nats"]
     """Protocol of the broker: MQTT 3.1.1 and 5, or NATS."""
-    listen: Annotated[
-        tuple[Address, ...],
-        PlainValidator(_listen),
-        Kind(f"address or path of a unix socket, or array of up to {MOST_ADDRESSES}"),
-    ]
+    listen: ListenOrPaths
     """Where clients connect."""
-    server: Annotated[Address, PlainValidator(_address), Kind("address or path of a unix socket")]
+    server: Annotated[
+        Address, PlainValidator(endpoint_or_path), Kind("address or path of a unix socket")
+    ]
     """Where the broker listens. Nobody else should reach it: who does is not limited."""
     hold: Annotated[int, PlainValidator(_read_hold), _read_hold.described] = DEFAULT_HOLD
     """Memory for messages that wait. Above it, drld reads no more from clients whose messages wait,

@@ -8,40 +8,29 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, PrivateAttr
 
-from drld.config.fields import MOST_ADDRESSES, FilePath, Kind, any_endpoint, socket_path
+from drld.config.fields import FilePath, Kind, ListenOrPaths, each
 from drld.config.plane_tables import PlaneTables
 from drld.config.problems import Problems
 from drld.config.schema import PlaneTable
 from drld.config.tls import read_tls
 from drld.requests.registered.limit_table import RequestLimitTable, RequestMatchTable
-from drld.requests.spec import Address, Network, RequestsSpec
+from drld.requests.spec import Network, RequestsSpec
 from drld.spec import ServerTls
 
 
-def _listen(value: object) -> tuple[Address, ...]:
-    values = value if isinstance(value, list) else [value]
-    if not 1 <= len(values) <= MOST_ADDRESSES:
-        raise ValueError(f"1 to {MOST_ADDRESSES} addresses with ports, or paths of unix sockets")
-    found = tuple(map(_address, values))
-    if len({*found}) < len(found):
-        raise ValueError("an array without repetitions")
-    return found
+def _network(value: object) -> Network:
+    try:
+        if isinstance(value, str):
+            return ip_network(value)
+    except ValueError:
+        pass
+    raise ValueError('an address, or a prefix without host bits, such as "10.0.0.1" or "fd00::/64"')
 
 
 def _networks(value: object) -> tuple[Network, ...]:
-    allowed = 'an array of addresses or prefixes such as ["10.0.0.1", "fd00::/64"]'
-    if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
-        raise ValueError(allowed)
-    try:
-        return tuple(map(ip_network, value))
-    except ValueError:
-        raise ValueError(f"{allowed}, without host bits") from None
-
-
-def _address(value: object) -> Address:
-    if isinstance(value, str) and value.startswith("/"):
-        return socket_path(value)
-    return any_endpoint(value)
+    if not isinstance(value, list):
+        raise ValueError('an array of addresses or prefixes such as ["10.0.0.1", "fd00::/64"]')
+    return each(_network, value)
 
 
 class RequestsTable(PlaneTable):
@@ -50,11 +39,7 @@ class RequestsTable(PlaneTable):
     The table may be left out; the daemon then has no limits on requests (docs/requests.md).
     """
 
-    listen: Annotated[
-        tuple[Address, ...],
-        PlainValidator(_listen),
-        Kind(f"address or path of a unix socket, or array of up to {MOST_ADDRESSES}"),
-    ] = ()
+    listen: ListenOrPaths = ()
     """Where clients ask whether a request may pass. Any process that reaches one of these may use
     up the limits. A change takes effect when the daemon restarts. Default: nowhere."""
     trusted_proxies: Annotated[

@@ -9,6 +9,7 @@ ADDRESS = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
 OR_PATTERN = ', or a pattern with "*" at its end such as "veth*"'
 NO_WILDCARD = "one address, not the wildcard: a daemon binds the address it announces"
 INTERVAL = 'a duration such as "50ms", from "10ms" to "10s"'
+SIZE = 'a size in bytes such as "75kB" or "64KiB"'
 RATE = 'a rate such as "10mbit"'
 AMBIGUOUS = (
     f'{RATE}; "mbps" is ambiguous (tc reads it as bytes, others as bits): write "mbit" or "MB/s"'
@@ -29,6 +30,15 @@ NO_PORTS = "must be left out unless protocol is one of tcp, udp, sctp, udplite"
 TABLES = (
     "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests, broker"
 )
+LIMIT_KEYS = (
+    "known here: id, name, unit, rate, burst, match, allocator, interval, ewma, mode, on_failure, "
+    "excess, shares, weights, flow"
+)
+KINDS = (
+    "limit[0].match: must have the keys of packets (in, out, source, destination, protocol, "
+    "source_port, destination_port, mark) or of requests (namespace, where, per) or of messages "
+    "(broker, topic, client)"
+)
 MARK = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
 
 VALUES: dict[str, dict[str, list[str]]] = {
@@ -36,10 +46,8 @@ VALUES: dict[str, dict[str, list[str]]] = {
     "limiter.listen": {
         ADDRESS: ["'10.0.0.1'", "7946", "'fd00::1:7946'", "'[10.0.0.1]:7946'"],
         f"{ADDRESS}, and no host name": ["'lim1.example.net:7946'"],
-        "an address without a zone, and IPv4 as IPv4": [
-            "'[fe80::1%eth0]:7946'",
-            "'[::ffff:10.0.0.1]:7946'",
-        ],
+        "an address without a zone": ["'[fe80::1%eth0]:7946'"],
+        'an IPv4 address without "::ffff:", such as "10.0.0.1:7946"': ["'[::ffff:10.0.0.1]:7946'"],
         NO_WILDCARD: ["'0.0.0.0:7946'", "'[::]:7946'"],
         "a port from 1 to 65535": ["'10.0.0.1:0'", "'10.0.0.1:70000'"],
     },
@@ -52,6 +60,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
         f"{ADDRESS}, and no host name": ["'localhost:9617'"],
         "the address of one host": ["'224.0.0.1:9617'"],
     },
+    "http.page": {"true or false": ["'yes'", "1"]},
     "packets.timestamps": {"'auto', 'ebpf', 'kernel' or 'read'": ["'hardware'"]},
     "packets.datapath": {'"auto", "kernel" or "nfqueue"': ["'xdp'"]},
     "packets.firewall": {"'auto', 'nft', 'iptables' or 'none'": ["'ufw'"]},
@@ -62,28 +71,45 @@ VALUES: dict[str, dict[str, list[str]]] = {
         INTERVAL: ["50", "'9.999ms'"],
         'a duration such as "50ms" or "1.5s", with its unit': ["'50'"],
     },
-    "peer[0].name": {"unique, but limiter.name is the same": ["'lim1'"]},
+    "peer[0].name": {"unique, but limiter.name is the same": ["'lim1'"], NAME: ["''", "2"]},
     "peer[0].address": {
+        ADDRESS: [
+            *("''", "7946", "true", "'10.0.0.2'", "'10.0.0.2:-1'", "'10.0.0.2:7946 '"),
+            *("'fd00::2:7946'", "'[10.0.0.2]:7946'", "'[fd00::2'"),
+        ],
+        f"{ADDRESS}, and no host name": ["'lim2:7946'", "':7946'", "'*:7946'"],
+        "a port from 1 to 65535": ["'10.0.0.2:0'", "'10.0.0.2:65536'"],
         "the address of one host": ["'224.0.0.1:7946'", "'255.255.255.255:7946'"],
         "unique, but limiter.listen is the same": ["'10.0.0.1:7946'"],
     },
-    "limit[0].id": {"at least 1": ["0"], "at most 65535": ["65536"]},
-    "limit[0].name": {NAME: ["'a/b'"]},
+    "limit[0].id": {
+        "at least 1": ["0", "-1"],
+        "at most 65535": ["65536"],
+        "an integer": ["1.0", "nan", "'1'", "true"],
+    },
+    "limit[0].name": {NAME: ["'a/b'", "''", "'\u00fc'", "1"]},
     "limit[0].rate": {
-        RATE: ["'10mbot'"],
-        f'{RATE}, from "10kbit" to "400gbit"': ["10000000"],
+        RATE: ["'10mbot'", "''", "'-10mbit'", "'1e7bit'", "'1,5mbit'", "'10 / s'", "'\uff11mbit'"],
+        f"{RATE}, with its unit": ["'10'"],
+        f'{RATE}, from "10kbit" to "400gbit"': ["10000000", "nan", "inf", "-1", "true"],
         AMBIGUOUS: ["'10mbps'"],
-        'a rate from "10kbit" to "400gbit"': ["'0bit'", "'9.999kbit'", "'400.000001gbit'"],
+        AMBIGUOUS.replace("mbps", "Mb/s"): ["'10Mb/s'"],
+        'a rate from "10kbit" to "400gbit"': [
+            *("'0bit'", "'9.999kbit'", "'400.000001gbit'", "'999999999999999999gbit'"),
+        ],
     },
     "limit[0].burst": {
         '"auto", or a size such as "75kB", from "1500B" to "4GB"': ["'1499B'", "75000", "'4.1GB'"],
-        '"auto", or a size in bytes such as "75kB" or "64KiB"': ["'600kbit'", "'AUTO'"],
+        f'"auto", or {SIZE}': ["'600kbit'", "'AUTO'", "'400kb'", "'-1B'"],
+        f'"auto", or {SIZE}, a whole number of bytes below 2**63': [
+            *("'1.5B'", "'999999999999999999GB'"),
+        ],
     },
-    "limit[0].interval": {INTERVAL: ["'10.001s'", "'11s'"]},
+    "limit[0].interval": {INTERVAL: ["'10.001s'", "'11s'", "'0s'", "50"]},
     "limit[0].ewma": {
         "at most 0.999": ["0.9999999999999999"],
         "at least 0": ["-0.1"],
-        "a finite number": ["nan"],
+        "a finite number": ["nan", "inf"],
         "a number": ["'0.1'"],
     },
     "limit[0].mode": {"'enforce', 'shadow' or 'pause'": ["'monitor'"]},
@@ -136,6 +162,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
 """For each key what its value must be, and wrong values as they are written."""
 
 BESIDE = {
+    "http": "listen = '127.0.0.1:9617'",
     "limit[0].allocator": "name = 'fps'",
     "limit[0].match": "protocol = 6",
     "limit[0].shares": "lim2 = 0.5",
@@ -196,6 +223,24 @@ OTHERS: list[tuple[str, str]] = [
     *(
         (in_limiter(f"{key} = 'auto'"), f"limiter.{key}: is now packets.{key}")
         for key in ("datapath", "firewall", "queue", "timestamps")
+    ),
+    (with_limit_key('"" = 1'), f"limit[0].'': unknown key; {LIMIT_KEYS}"),
+    (with_limit_key('"ключ" = 1'), f"limit[0].'ключ': unknown key; {LIMIT_KEYS}"),
+    (changed(("out =", "uot =")), f'{KINDS}; did you mean "out"? (got uot)'),
+    # Elements of arrays
+    (
+        GOOD + '[http]\nlisten = ["10.0.0.1:80", "10.0.0.1"]',
+        f"http.listen[1]: must be {ADDRESS} (got '10.0.0.1')",
+    ),
+    (
+        GOOD + '[http]\nlisten = ["10.0.0.1:80", "10.0.0.1:80"]',
+        "http.listen[1]: must be unique in its array (got '10.0.0.1:80')",
+    ),
+    # Dates
+    (
+        changed(('"10mbit"', "2026-11-26")),
+        f'limit[0].rate: must be {RATE}, from "10kbit" to "400gbit" '
+        "(got the date or time 2026-11-26)",
     ),
     # Long values are cut off.
     (

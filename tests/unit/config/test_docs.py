@@ -9,7 +9,8 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.capture.notation import PROTOCOLS
-from drld.config import SECTIONS, reference
+from drld.config import reference
+from drld.config.document import SECTIONS
 from drld.config.plane_tables import planes
 
 

@@ -25,11 +25,24 @@ def test_a_syntax_error_is_one_line_with_its_place() -> None:
         pytest.param('[limiter]\nname = "lim1', id="an unfinished text"),
         pytest.param("id = " + "9" * 5000, id="a number without end"),
         pytest.param("a = " + "[" * 100_000, id="arrays without end"),
+        pytest.param("[limiter]\n[limiter]\n", id="a table that comes twice"),
+        pytest.param("a = 1\0", id="a zero"),
     ],
 )
 def test_what_is_no_toml_is_one_line(text: str) -> None:
     (line,) = problems(text)
-    assert line.startswith("drld.toml: ")
+    assert line.startswith(("drld.toml: must be TOML: ", "drld.toml: has "))
+    assert "sys." not in line
+
+
+def test_files_of_other_editors_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "drld.toml"
+    path.write_text(GOOD)
+    good = config.load(path)
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert config.load(path) == good
+    path.write_text(GOOD + "#" + "x" * 10_000_000)
+    assert config.load(path) == good
 
 
 def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
@@ -42,7 +55,7 @@ def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
     for path, said in (
         (missing, f"{missing}: No such file or directory"),
         (tmp_path, f"{tmp_path}: must be a regular file (got a directory)"),
-        (latin, f"{latin}: not UTF-8 (at line 2)"),
+        (latin, f"{latin}: must be UTF-8, and is not at line 2"),
         (long, f"{long}: more than 64000000 bytes"),
         (pipe, f"{pipe}: must be a regular file (got a pipe)"),
         ("/dev/zero", "/dev/zero: must be a regular file (got a device)"),

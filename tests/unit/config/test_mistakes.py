@@ -13,7 +13,7 @@ from tests.unit.config.good import (
     problems_with,
     with_limit_key,
 )
-from tests.unit.config.mistakes import BESIDE, OTHERS, VALUES
+from tests.unit.config.mistakes import BESIDE, KINDS, OTHERS, VALUES
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,23 @@ def test_no_limits_at_all_must_be_meant() -> None:
     ]
     text = "limit = []\n" + GOOD.replace(LIMIT, "")
     assert config.parse(text, "f").limits == ()
+
+
+@pytest.mark.parametrize("text", ["", " \n", "# nothing\n"])
+def test_an_empty_file_lacks_two_tables(text: str) -> None:
+    limiter, limit = problems(text)
+    assert limiter.startswith("drld.toml: limiter: is required")
+    assert limit.startswith("drld.toml: limit: is required")
+
+
+def test_a_limit_of_no_plane_is_checked_nonetheless() -> None:
+    text = GOOD.replace("id = 1", "id = 0").replace('{ out = "eth1" }', "{}")
+    assert problems(text.replace('name = "a"', "ewma = 2")) == [
+        f"drld.toml: {KINDS} (got none)",
+        "drld.toml: limit[0].id: must be at least 1 (got 0)",
+        "drld.toml: limit[0].name: is required",
+        "drld.toml: limit[0].ewma: must be at most 0.999 (got 2)",
+    ]
 
 
 def test_all_mistakes_are_reported_at_once() -> None:

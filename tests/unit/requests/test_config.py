@@ -111,13 +111,13 @@ def test_the_pairs_that_a_descriptor_must_have(written: str) -> None:
         (
             'listen = "127.0.0.1:8099"',
             'listen = ["/run/a.sock", "/run/a.sock"]',
-            "requests.listen: must be an array without repetitions (got an array)",
+            "requests.listen[1]: must be unique in its array (got '/run/a.sock')",
         ),
         (
             'listen = "127.0.0.1:8099"',
             'listen = "127.0.0.1:8099"\ntrusted_proxies = ["10.0.0.1/24"]',
-            "requests.trusted_proxies: must be an array of addresses or prefixes such as "
-            '["10.0.0.1", "fd00::/64"], without host bits (got an array)',
+            "requests.trusted_proxies[0]: must be an address, or a prefix without host bits, such "
+            'as "10.0.0.1" or "fd00::/64" (got \'10.0.0.1/24\')',
         ),
         (
             '"100/s"',
