@@ -307,8 +307,10 @@ class Engine:
     def _records(
         self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int
     ) -> dict[Plane, list[tuple[LimitSpec, Enforcement]]]:
-        """What to attach each plane's datapath with: the records of the last ticks of the limits
-        that are kept, and the static shares of the others."""
+        """The limits and records with which to attach each plane's datapath.
+
+        A limit that is kept has the record of its last tick, and another limit its static share.
+        """
         records: dict[Plane, list[tuple[LimitSpec, Enforcement]]] = {it: [] for it in self._planes}
         for limit in spec.limits:
             part = share_of(limit.policy.shares, spec.name, members)

@@ -44,7 +44,7 @@ class EventThrottle(Generic[T]):
         self._burst = burst
         self._period_ns = period_ns
         self._windows: dict[Key, _Window[T]] = {}
-        """In the order of their ends."""
+        """The open windows by key, in the order of their ends."""
 
     def admit(self, key: Key, item: T, now_ns: int) -> Iterator[Passed[T]]:
         """Take an item; yield what is let through now. Time never goes back."""

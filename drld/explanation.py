@@ -26,7 +26,7 @@ from drld.units import human_amount, human_rate
 
 
 class Words(NamedTuple):
-    """How a plane speaks of its items."""
+    """The words with which a plane describes its items."""
 
     item: str
     flow: str
@@ -36,7 +36,7 @@ class Words(NamedTuple):
 
 
 class Explanation(TypedDict):
-    """What one limit does with one item now; rates and sizes are those of a `LimitReport`."""
+    """The treatment of one item by one limit now. Rates and sizes are those of a `LimitReport`."""
 
     limit: str
     id: int
@@ -44,11 +44,12 @@ class Explanation(TypedDict):
     misses: str | None
     """The first criterion of `match` that fails, and why; None: the item falls under the limit."""
     verdict: Literal["forward", "mark", "wait", "drop"] | None
-    """None: the limit does not check the item, for it misses, or an earlier limit refuses it."""
+    """None: the item does not match the limit, or an earlier limit refuses it."""
     reason: str
     unit: str
     tokens_bytes: float | None
-    """In the limit's bucket now; None: there is no bucket, or the item misses."""
+    """Tokens in the limit's bucket now; None: the limit has no bucket, or the item does not
+    match."""
     depth_bytes: float | None
     fill_rate_bps: float
     drop_probability: float
@@ -64,7 +65,7 @@ class CapturedItem(NamedTuple):
     item: Any
     """Hashable, as items that are equal are explained once; None: no limit sees it."""
     text: str
-    """For `read`, which then returns the item."""
+    """A text from which `read` makes the item."""
 
 
 def read_item(text: str) -> tuple[ModuleType, Any]:
@@ -88,7 +89,7 @@ _SPARED = _Spared(0)
 
 
 def row(limit: LimitSpec, *, misses: str | None = None, reason: str = "") -> Explanation:
-    """What is said of a limit that does not check the item."""
+    """The explanation of a limit that does not check the item."""
     return Explanation(
         limit=limit.name,
         id=limit.id,
@@ -115,7 +116,7 @@ def tried(
     words: Words,
     capable: bool = False,
 ) -> Explanation:
-    """What a limit does with an item that falls under it.
+    """Explain what a limit does with an item that matches it.
 
     Args:
         limit: the limit.

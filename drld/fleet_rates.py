@@ -23,9 +23,9 @@ from drld.plane import Plane
 from drld.police.no_datapath import NoDatapath
 
 PERIOD_NS = NS_PER_S
-"""Between two questions for the same totals."""
+"""Time between two questions for the same totals."""
 WATCH_NS = 5 * NS_PER_S
-"""How long a look lasts: the page asks once a second."""
+"""Time for which a look lasts: the page asks once a second."""
 MOST_WATCHED = 4
 MOST_QUESTIONS = 32
 MOST_ANSWERS = 64
@@ -36,7 +36,7 @@ LEAST_NS = PERIOD_NS // 4
 
 
 class Rate(NamedTuple):
-    """What a peer does with a limit, tokens/s."""
+    """The traffic of a peer under a limit, tokens/s."""
 
     peer: str
     forwarded: float
@@ -45,10 +45,10 @@ class Rate(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """Of one peer and limit."""
+    """The answers of one peer about one limit."""
 
     counts: Counts | None = None
-    """Those from which the next rate is counted."""
+    """The counts before the next rate; None: no answer has come."""
     rate: Rate | None = None
     missed: int = 0
     """Questions since the last answer."""
@@ -56,15 +56,15 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Watched:
-    """A limit that somebody looks at."""
+    """A limit that a page shows."""
 
     until_ns: int
     due_ns: int
-    """When the next questions are due."""
+    """Time at which the next questions are due, ns."""
     left: list[str] = field(default_factory=list)
     """Peers that are still to be asked."""
     heard: dict[str, _Heard] = field(default_factory=dict)
-    """By peer: all that are asked."""
+    """The answers of each peer that is asked."""
 
 
 class _Nothing:
@@ -81,7 +81,7 @@ class FleetRates(Plane):
         self._counted = counted
         self._watched: dict[int, _Watched] = {}
         self._answers: dict[tuple[str, int], None] = {}
-        """To whom, and of which limit, in the order in which they asked."""
+        """Peers and limits of the answers to send, in the order of the questions."""
 
     def watch(self, limit_id: int, peers: Iterable[str], now_ns: int) -> None:
         """Somebody looks at a limit: ask these peers, for the next `WATCH_NS`."""
@@ -121,7 +121,7 @@ class FleetRates(Plane):
                     yield peer, KIND, Counts(limit_id, asks=True)
 
     def set_peers(self, peers: Collection[str]) -> None:  # noqa: ARG002 -- a look names them
-        """See `Plane.set_peers`: the next look says who is asked."""
+        """See `Plane.set_peers`: the next look names the peers to ask."""
         for watched in self._watched.values():
             watched.left = []
             watched.heard = {}

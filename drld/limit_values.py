@@ -15,7 +15,7 @@ from drld.spec import LimitSpec
 from drld.units import BYTES, format_duration, format_rate, format_size, human_amount, human_rate
 
 MAX_CHARACTERS = 200
-"""Of a value; the rest is cut off."""
+"""Longest text of a value; the rest is cut off."""
 
 
 class LimitChange(NamedTuple):
@@ -82,7 +82,7 @@ def limit_values(limit: LimitSpec) -> dict[str, str]:
 
 
 def _divided(policy: Policy) -> dict[str, Any]:
-    """How the rate is divided, or the buckets that each key has."""
+    """The keys that divide the rate, or the bucket of each key."""
     if policy.keyed is None:
         return {"allocator": policy.allocator, **_flat("allocator", policy.parameters)}
     unit = policy.unit

@@ -61,7 +61,7 @@ class Tick:
     quantity: Quantity
     """The quantity of `allocation.value` and `view.remote`."""
     unit: Unit
-    """What the limit counts."""
+    """The unit that the limit counts in."""
     allocation: Allocation
 
 
@@ -97,7 +97,8 @@ class Limiter:
         """The connected peers at the last tick, the number of unnamed ones, and the sum of their
         shares and this limiter's."""
         self._shares_in_force = sliding_min(membership.rise_ns)
-        """That sum, once it has lasted for `Membership.rise_ns`."""
+        """The sum of the shares of connected limiters, once it has lasted for
+        `Membership.rise_ns`."""
         self._published = False
         self._news_ns = 0
         self._last_in_force: tuple[float, InForce] | None = None
@@ -115,13 +116,13 @@ class Limiter:
             )
             for quantity in (allocator.quantity, *second)
         ]
-        """By quantity, the allocator's first one first. Their updates share one sequence."""
+        """The allocator's quantities in their order. Their updates share one sequence."""
         self.fabrics = tuple(shared.fabric for shared in self._shared)
         self._remember()
 
     @property
     def fabric(self) -> Fabric[Any]:
-        """That of the allocator's first quantity."""
+        """The fabric of the allocator's first quantity."""
         return self.fabrics[0]
 
     def _remember(self) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 
 def event(name: str, subject: str = "", **fields: Any) -> dict[str, Any]:
-    """What a log call takes as its `extra`, such as `event("peer.state", "lim2", new="dead")`.
+    """The `extra` of a log call, such as `event("peer.state", "lim2", new="dead")`.
 
-    The subject is what the event is about. Of many lines with one event and subject only the first
-    are written, and their number (drld.daemon.log_output). Fields of the same meaning have the same
-    name in all events: `limit`, `peer`, `old`, `new`, `reason`.
+    The subject is the thing that the event is about. Of many lines with one event and subject, only
+    the first are written, and the number of the others (drld.daemon.log_output). Fields of the same
+    meaning have the same name in all events: `limit`, `peer`, `old`, `new`, `reason`.
     """
     return {"event": name, "subject": subject, "fields": fields}
 

@@ -1,4 +1,4 @@
-"""What an engine keeps for one limit: the limiter, its schedule, its last tick and its totals."""
+"""The state of one limit in an engine: its limiter, schedule, last tick and totals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ManagedLimit:
 
     limiter: Limiter
     datapath: Datapath
-    """That of the plane of its target."""
+    """The datapath of the plane that the limit's target belongs to."""
     due_ns: int
     silent_until_ns: int = 0
     """The limit was quiescent, and no packet came, at least until this time."""
@@ -51,13 +51,16 @@ class ManagedLimit:
     """The limit was woken and has not been ticked since."""
     last: Tick | None = None
     ticked_ns: int = 0
-    """When `totals` were counted last."""
+    """Time of the last counts in `totals`, ns."""
     totals: Totals = field(default_factory=Totals)
     target: Target | None = None
     profile: TrafficProfile | None = None
-    """What its target's traffic would have needed; None: there was none yet, or the limit is in
-    force. Senders that are slowed down do not show what they need, and to remember it would make
-    each tick a fifth longer."""
+    """The rates that the limit's traffic would have needed; None: no traffic came, or the limit is
+    in force.
+
+    Senders that are slowed down do not show their needs. Also, a profile makes each tick a fifth
+    longer.
+    """
 
     def observe(self, measured: Measurement, now_ns: int) -> None:
         """Take in what the datapath counted until now."""

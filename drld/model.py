@@ -19,7 +19,7 @@ from drld.record import record
 
 NS_PER_S = 1_000_000_000
 HEARTBEAT = 0
-"""In the place of a limit's id: the update is of no limit, and only shows that its sender lives."""
+"""Limit id of an update that is about no limit. It only shows that its sender is alive."""
 GRACE_INTERVALS = 20
 """A daemon that has not ticked for so many of a limit's intervals is dead to its datapath, which
 falls back: below the 24 after which the peers of a mesh, and later those of any other fabric, take
@@ -40,15 +40,15 @@ class FlowKey(NamedTuple):
 
 
 FlowId: TypeAlias = FlowKey | int
-"""What a datapath calls a flow: the key itself, or a hash of it (the kernel datapath)."""
+"""A datapath's name for a flow: the key itself, or a hash of it (the kernel datapath)."""
 
 
 @record(frozen=True, slots=True)
 class Measurement:
-    """What a datapath counted for one limit since the last read.
+    """The counts of a datapath for one limit since the last read.
 
-    `dropped_*` counts what this limit itself refused. A packet that another limit of its list
-    refused is in `arrived_*` only, so arrived >= forwarded + dropped.
+    `dropped_*` counts the packets that this limit itself refused. A packet that another limit of
+    its list refused is in `arrived_*` only, so arrived >= forwarded + dropped.
     """
 
     interval_ns: int
@@ -75,7 +75,7 @@ class Measurement:
 
 
 class SampledFlow(Protocol):
-    """What the estimators know of one flow of the sample."""
+    """The estimators' knowledge of one flow of the sample."""
 
     fast: float
     """Rate, smoothed over half a second from zero, bytes/s; the rates of all flows sum to the
@@ -84,7 +84,7 @@ class SampledFlow(Protocol):
     """Rate over the last interval, bytes/s."""
     age_ns: int
     unhit_ns: int
-    """Since the limit refused or marked a packet of it."""
+    """Time since the limit refused or marked a packet of the flow."""
 
     @property
     def rate(self) -> float:
@@ -97,7 +97,7 @@ class SampledFlow(Protocol):
 
 @record(frozen=True, slots=True)
 class Demand:
-    """What the estimators make of the measurements of one limit."""
+    """The demand of one limit, as the estimators see it."""
 
     rate: float
     """Smoothed arrival rate, bytes/s."""
@@ -129,26 +129,28 @@ class Demand:
 
 @record(frozen=True, slots=True)
 class GlobalView:
-    """What gossip knows of the other limiters of one limit."""
+    """The knowledge of gossip about the other limiters of one limit."""
 
     remote: float
     """Sum over the other connected limiters of the shared quantity (bytes/s or flow weight)."""
     connected: frozenset[str]
     """Names of the other limiters from which fresh updates of this limit flow."""
     age_ns: int | None
-    """Age of the oldest estimate that `remote` rests on; None where nobody was heard."""
+    """Age of the oldest estimate in `remote`; None: no estimate was received."""
     unnamed: int = 0
     """Connected limiters beyond those in `connected`, whose names are not known here."""
     told: float = 0.0
     """The least of this limiter's own values that any other may still believe: the least that it
     told in the last `news_ns`."""
     news_ns: int = 0
-    """How old news of the others may be when it is used, ns: `Fabric.news_ns`, and an interval; or
-    the longest age of a value that counts, if the allocator asks for that."""
+    """The largest age of used news, ns: `Fabric.news_ns` and an interval; or the longest age of a
+    value that counts, if the allocator asks for that."""
     claims: Sequence[tuple[float, float]] = ()
-    """Where limiters know of different peers: for this limiter, and for each connected one, its
-    static share of all and what its owner believes the others to want, this limiter left out.
-    Empty: `remote` is that of all shares."""
+    """For this limiter, and for each connected one: its static share, and what its owner believes
+    the other limiters to want, this limiter left out.
+
+    This is for fleets whose limiters know different peers. Empty: `remote` holds for all shares.
+    """
     second: GlobalView | None = None
     """The same of the allocator's second quantity."""
 
@@ -184,7 +186,7 @@ class Enforcement:
 
 
 class Quantity(enum.Enum):
-    """What the value of an update is; the number is its code on the wire, of two bits."""
+    """The quantity of an update's value; the number is its code on the wire, of two bits."""
 
     RATE = 0
     """Bytes/s (GTB, GRD, static, adaptive)."""
@@ -208,4 +210,4 @@ class Update:
     hears: bool
     """Whether the sender hears the receiver."""
     value: float
-    """In the unit of `quantity`; exactly representable as float32 once encoded."""
+    """The value in the unit of `quantity`; once encoded, exactly representable as float32."""

@@ -40,7 +40,7 @@ Publish: TypeAlias = Callable[[Sequence[str], int], Sequence[tuple[str, Update]]
 
 
 class Listener(Protocol):
-    """What the node tells of its peers."""
+    """The receiver of the node's events about peers."""
 
     def on_session(self, peer: str, limits: Collection[int]) -> None:
         """A session with another life of the peer has begun; these limits used the last one."""
@@ -74,13 +74,13 @@ class Node:
             Kind.HELLO: self._take_session,
             **dict.fromkeys((Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST), self._take_control),
         }
-        """What takes the messages of each kind."""
+        """Handlers by the kind of message."""
         self.departed: dict[str, int] = {}
         """Peers that a reload removed, and the time until which the membership keeps them, ns."""
         self._lives: dict[str, int] = {}
         """Incarnation of each peer that has a session."""
         self.probes: Probes | None = None
-        """None if the configuration turns probes off."""
+        """None: the configuration turns probes off."""
         self.judged: set[str] = set()
         """Peers whose verdict has changed. The reader clears the set."""
         self.round_due_ns = 0

@@ -14,11 +14,11 @@ class Series(NamedTuple):
     """A line of a chart."""
 
     key: str
-    """Of the limit's report: a counter, of which the page shows the rate; in a panel of levels, a
-    number of its `waits`, which is shown as it is."""
+    """Key of the limit's report: a counter, whose rate the page shows. In a panel of levels, a
+    number of `waits`, which the page shows as it is."""
     label: str
     tone: Literal["passed", "marked", "dropped"]
-    """What it means for the traffic: decides its colour and pattern."""
+    """The fate of the traffic; it decides the colour and the pattern."""
 
 
 class Panel(NamedTuple):
@@ -26,16 +26,16 @@ class Panel(NamedTuple):
 
     title: str
     counts: Literal["unit", "items", "level"]
-    """What the series count: the limit's unit (bytes are shown as bit/s), or its items; or the
+    """The unit of the series: the limit's unit (bytes are shown as bit/s), its items, or the
     present number of items."""
     series: tuple[Series, ...]
 
 
 class Panels(NamedTuple):
-    """What a plane shows on the page."""
+    """The charts of a plane on the page."""
 
     items: str
-    """What its limits count (`Target.items`): tells which limits are its own."""
+    """The items of its limits (`Target.items`), by which the page knows these limits."""
     panels: tuple[Panel, ...]
     faults: Mapping[str, str]
-    """By name of a counter of its datapath, what has happened when it counts on."""
+    """For each counter of its datapath, the fault that has happened when the counter rises."""

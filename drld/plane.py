@@ -20,7 +20,7 @@ class Plane:
     """A plane without messages; one that has some is a subclass."""
 
     handlers: Mapping[int, Handler] = MappingProxyType({})
-    """What takes the messages of its kinds (`drld.gossip.wire.message`)."""
+    """Handlers of this plane's kinds of messages (`drld.gossip.wire.message`)."""
 
     def __init__(self, target: type, datapath: Datapath) -> None:
         """Police the limits with targets of this type (`LimitSpec.match`) on this datapath."""

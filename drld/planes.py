@@ -42,13 +42,14 @@ def registered(name: str) -> list[ModuleType]:
 
 @cache
 def _modules(name: str, planes: tuple[str, ...]) -> tuple[ModuleType, ...]:
-    """To look for a module takes longer than most of them work."""
+    """See `registered`; cached, because to look for a module takes longer than most calls of
+    one."""
     names = [f"{plane}.registered.{name}" for plane in planes]
     return tuple(import_module(module) for module in names if find_spec(module))
 
 
 def first_to_read(name: str, read: Callable[[ModuleType], T], having: str = "") -> T:
-    """What the first of the registered modules of this name reads that can.
+    """The result of the first registered module of this name that can read an item.
 
     `having` leaves out modules without this function.
 

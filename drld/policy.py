@@ -1,7 +1,7 @@
-"""What an operator asks of a limit, whatever traffic falls under it: a limit without its target.
+"""The policy of a limit: what an operator asks for, whatever traffic the limit is about.
 
 Limiter, estimators, allocators, fabrics and digests read only this. The target says which traffic
-falls under the limit on one host; only the plane of that kind of traffic reads it.
+falls under the limit on one host, and only the plane of that traffic reads it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Keyed:
     """A bucket for each key: `rate` and `burst` are each key's, and nothing is divided."""
 
     bucket: str
-    """What kind of bucket the plane keeps and replicates."""
+    """The kind of bucket that the plane keeps and replicates."""
     max_keys: int
     """Buckets that one limiter keeps."""
     overrides: tuple[Override, ...] = ()
@@ -70,28 +70,31 @@ class Policy:
     burst_is_automatic: bool = False
     """`burst` is `drld.burst.automatic_burst` of the rate."""
     excess: enum.Enum | None = None
-    """What becomes of traffic above the limit, in the plane's own enumeration. The values are the
-    words that operators write; None: the plane has no choice."""
+    """The treatment of traffic above the limit, in the plane's own enumeration. Its values are the
+    words of the configuration; None: the plane has no choice."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Relative weight of each limiter's flows, 0.001 to 1000; limiters not named have 1.
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
     flow: object = None
-    """What makes a flow, as the plane has it, with the text that operators read; None:
-    `Target.flow`. It is no part of the target, for the fleet must agree on it: the rate is divided
-    among flows."""
+    """The definition of a flow in the plane's own type, whose text operators read; None:
+    `Target.flow`.
+
+    The policy has it, because the fleet must agree on it: the rate is divided among flows.
+    """
     unit: Unit = BYTES
-    """What the limit counts."""
+    """The unit that the limit counts in."""
     shared: Mapping[str, object] = field(default_factory=dict)
-    """What else the fleet must agree on, by keys such as `match.per`. Unlike the rest of the target
-    it is the same on all hosts."""
+    """Further settings that the fleet must agree on, by keys such as `match.per`. Unlike the rest
+    of the target they are the same on all hosts."""
     keyed: Keyed | None = None
-    """None: one rate is divided among the limiters. Else the allocator only tells the fleet the
-    demand, and the plane enforces the buckets."""
+    """The buckets of a limit with a bucket for each key; None: one rate is divided among the
+    limiters. With such buckets, the allocator only tells the fleet the demand, and the plane
+    enforces the buckets."""
     written: frozenset[str] | None = field(default=None, compare=False)
     """Keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
     only these (drld.shared_settings); the others are what this version of drld chooses."""
 
     @property
     def means(self) -> str:
-        """What lists show in the place of the allocator, too: that, or the kind of the buckets."""
+        """The word for lists: the allocator, or the kind of the buckets."""
         return self.keyed.bucket if self.keyed else self.allocator

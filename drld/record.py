@@ -15,7 +15,7 @@ else:
     from dataclasses import dataclass
 
     def record(*, frozen: bool, slots: bool) -> object:
-        """As `dataclass`, but for what would be refused at run time."""
+        """Make a dataclass that is frozen for the type checker only."""
         return dataclass(slots=slots, unsafe_hash=frozen)
 
 

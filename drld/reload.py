@@ -52,7 +52,7 @@ def _written(value: Any) -> str:
 
 
 class Difference(NamedTuple):
-    """What differs in one table of two configurations."""
+    """The differences of one table in two configurations."""
 
     table: str
     """`limiter`, or with a name, as in `limit customer-a`."""
@@ -71,9 +71,9 @@ def tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 def differences(
     old: Iterable[tuple[str, Mapping[str, Any]]], new: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[Difference]:
-    """What differs between the tables of two configurations, as they are written.
+    """The differences between the tables of two configurations, as they are written.
 
-    Limits are compared by `id`, and peers by `name`. Their order is not.
+    Limits are compared by `id`, and peers by `name`. Their order is not compared.
     """
     before, after = ({_identity(*it): it for it in its} for its in (old, new))
     found = []
@@ -95,12 +95,12 @@ def differences(
 
 
 def _identity(kind: str, table: Mapping[str, Any]) -> tuple[str, Any]:
-    """What makes it the same table in both; there is one `[limiter]`, whatever its name."""
+    """The identity of a table, which is the same in both configurations."""
     return kind, {"limit": table.get("id"), "peer": table.get("name")}.get(kind)
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Its values, with those of tables in it by keys such as `match.out`."""
+    """The values of a table, with those of inner tables by keys such as `match.out`."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         inner = value if isinstance(value, dict) else None

@@ -1,8 +1,8 @@
-"""What limits would have done to items that come at their own times: `drlctl replay`. Pure.
+"""A replay of captured items through limits, each item at its own time (`drlctl replay`). Pure.
 
-A plane reads its own items and judges them, in a subclass. Each limit enforces its whole rate and
-burst: with `static` in one bucket, with another allocator as a limiter does that has the fleet for
-itself.
+A plane reads and judges its own items, in a subclass. Each limit enforces its whole rate and burst.
+With `static` it has one bucket; with another allocator it behaves as on the only limiter of a
+fleet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOP = 10
 REPORT_EVERY = 20_000
 """Items between two reports of progress: a fraction of a second."""
 PART = 0.99
-"""Of the seconds with traffic, that a suggested rate does not limit."""
+"""Part of the seconds with traffic that a suggested rate does not limit."""
 _ALONE = "replay"
 
 
@@ -93,10 +93,10 @@ class Replayed(ABC, Generic[T]):
     """Items with their times, and the limits that judge them."""
 
     items: ClassVar[str]
-    """What they are called."""
+    """The plural noun for the items."""
     words: ClassVar[Words]
     unseen: ClassVar[str | None]
-    """What an item is that no limit sees; None: there are no such items."""
+    """The name of items that no limit sees; None: there are no such items."""
     policers: PolicerSet
 
     def __init__(
@@ -142,7 +142,7 @@ class Replayed(ABC, Generic[T]):
 
     @abstractmethod
     def flow_name(self, policy: Policy, flow: Hashable) -> str:
-        """What a listed flow is called."""
+        """The name of a listed flow."""
 
     def watch(self, policy: Policy, enforcement: Enforcement, now_ns: int) -> Policer:
         """The policer of a limit."""
@@ -208,7 +208,8 @@ class Replayed(ABC, Generic[T]):
         self._due_ns[limit_id] = due_ns
 
     def results(self) -> list[dict[str, Any]]:
-        """What came of each limit, as JSON: rates in bits/s and sizes in bytes, or in the unit."""
+        """The results of each limit as JSON: rates in bits/s and sizes in bytes, or in the limit's
+        unit."""
         return [self._result(limit, self._watched.get(limit.id)) for limit in self._limits]
 
     def _result(self, limit: LimitSpec, watched: Watched | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from drld.spec import GossipSpec
 from drld.units import BYTES
 
 _VERSION = 1
-"""Of these forms. Another one makes all limiters that have this one differ in all their limits."""
+"""Version of these forms. Limiters with different versions differ in all their limits."""
 
 
 def shared_settings(policies: Iterable[Policy], gossip: GossipSpec) -> dict[int, bytes]:
@@ -40,7 +40,7 @@ def shared_settings(policies: Iterable[Policy], gossip: GossipSpec) -> dict[int,
 
 
 def _settings(policy: Policy) -> dict[str, object]:
-    """By the names that the keys of a file have."""
+    """The shared settings of a limit, by the names of the keys in a file."""
     parameters: Any = policy.parameters
     return {
         # Without its name, bytes have the form that versions with no other unit give them.

@@ -26,10 +26,10 @@ def format_endpoint(host: str, port: int) -> str:
 
 
 class OnFailure(enum.Enum):
-    """What happens to a limit's traffic when the daemon is dead."""
+    """The treatment of a limit's traffic while the daemon is dead."""
 
     DEFAULT = "default"
-    """Not said: the static share on the datapath that can keep it up, no packet on the other."""
+    """The file does not say: the static share on the kernel datapath, no packet on nfqueue."""
     SHARE = "share"
     OPEN = "open"
     CLOSED = "closed"
@@ -43,9 +43,9 @@ class Target:
     """
 
     items: ClassVar[str]
-    """What falls under it, one by one: `packets`."""
+    """The plural noun for its items: `packets`."""
     flow: ClassVar[str]
-    """What makes a flow of a limit whose policy does not say."""
+    """The definition of a flow for limits whose policy has none."""
 
     def written(self) -> dict[str, str]:
         """The keys of `match` with their values, as people write them."""
@@ -95,7 +95,7 @@ class GossipSpec:
     fabric: str
     branching: int
     interval_ns: int
-    """How often a limiter sends; also the period of the daemon's tick."""
+    """Length of a round, ns; also the period of the daemon's tick."""
     written: frozenset[str] | None = field(default=None, compare=False)
     """Keys that the operator wrote; None: all."""
 
@@ -108,7 +108,7 @@ class RegistrySpec:
     """URLs of etcd servers of one cluster; they are tried in this order."""
     fleet: str
     ttl_ns: int
-    """How long this limiter counts as alive after etcd heard from it last."""
+    """Time for which this limiter counts as alive after etcd heard from it last."""
     cache: str
     """Path of the file that keeps what the registry said last."""
     user: str | None = None
@@ -118,13 +118,13 @@ class RegistrySpec:
     cert: str | None = None
     key: str | None = None
     interfaces: Mapping[str, str] = field(default_factory=dict)
-    """What the fleet's limits call an interface, and what it is called on this host."""
+    """This host's names of interfaces, by the names that the fleet's limits use."""
     forget_after_ns: int | None = None
-    """How long a member may be gone before it is removed; None: until somebody does it."""
+    """Time after which a member that is gone is removed; None: only operators remove members."""
 
 
 class ServerTls(NamedTuple):
-    """What a server shows, from files as they were when the configuration was read."""
+    """The certificate of a server, from files as they were when the configuration was read."""
 
     context: SSLContext
     expires: float
@@ -137,36 +137,36 @@ class HttpSpec:
 
     listen: tuple[tuple[str, int], ...]
     tls: ServerTls | None = field(default=None, compare=False)
-    """None: no TLS."""
+    """The server's certificate; None: no TLS."""
     page: bool = False
     """Whether they show the page, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """How limiters find out which peers are alive (drld.gossip.health.probes); LAN defaults."""
+    """The settings of probes (drld.gossip.health.probes); the defaults suit a LAN."""
 
     period_ns: int = 1_000_000_000
     """Each limiter probes one other in this time."""
     timeout_ns: int = 500_000_000
-    """For an answer, before others are asked to probe as well."""
+    """Time to wait for an answer before helpers probe as well."""
     helpers: int = 3
-    """How many are asked."""
+    """Number of helpers."""
     suspicion: float = 4.0
     """Periods that a suspicion and its refutation take through a fleet of ten."""
     suspicion_max: float = 6.0
-    """Factor of that, for a suspicion that nobody else confirms."""
+    """Factor of `suspicion`, for a suspicion that no other limiter confirms."""
     isolation: int = 5
     """Periods without any answer after which a limiter takes itself for cut off."""
     retransmissions: int = 4
-    """How often each limiter passes a rumour on, in a fleet of nine."""
+    """Number of times that each limiter passes a rumour on, in a fleet of nine."""
     patience: int = 8
     """Factor less one by which a limiter that runs late waits longer, at the most."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneSpec:
-    """What a plane's own table of the configuration asks for.
+    """The settings of a plane's own table in the configuration.
 
     Each plane has a subclass, with a default for every key of the table.
     """
@@ -196,9 +196,10 @@ class LimiterSpec:
     peers: tuple[PeerSpec, ...]
     limits: tuple[LimitSpec, ...]
     planes: tuple[PlaneSpec, ...] = ()
-    """What is asked of each plane; the defaults of those that are not there."""
+    """The settings of each plane; a plane that is left out has its defaults."""
     control_group: str | int | None = None
-    """That may open the control socket, besides the daemon's user; None is the daemon's own."""
+    """Group that may open the control socket, besides the daemon's user; None: the daemon's own
+    group."""
     registry: RegistrySpec | None = None
     joined: bool = True
     """False: some of the fleet may not count this limiter yet. It then takes no part in gossip, so
@@ -206,9 +207,9 @@ class LimiterSpec:
     ring: KeyRing = field(default_factory=KeyRing)
     """The keys that the fleet's datagrams are sealed with."""
     probes: ProbeSpec | None = None
-    """None: nobody is probed."""
+    """The settings of probes; None: this limiter neither probes nor answers."""
     http: HttpSpec | None = None
-    """None: figures are read on the control socket alone."""
+    """Addresses for other hosts; None: only the control socket shows figures."""
 
     @property
     def members(self) -> frozenset[str]:
@@ -216,5 +217,5 @@ class LimiterSpec:
         return frozenset({self.name, *(peer.name for peer in self.peers)})
 
     def plane(self, kind: type[P]) -> P:
-        """What is asked of a plane, by its type."""
+        """The settings of a plane, by their type."""
         return next((plane for plane in self.planes if isinstance(plane, kind)), kind())

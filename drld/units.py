@@ -25,10 +25,11 @@ MAX_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a limit counts. All arithmetic uses integer tokens; one byte is one token."""
+    """The unit that a limit counts in. All arithmetic uses integer tokens; one byte is one
+    token."""
 
     name: str
-    """As the fleet's limiters tell it apart."""
+    """The name by which the fleet's limiters distinguish units."""
     item: int
     """A typical item, tokens: no bucket that forwards items may be less deep."""
     min_rate: int

@@ -1,7 +1,7 @@
-"""What enforces a configuration: the engine, the planes and the gossip socket.
+"""The enforcement of a configuration: the engine, the planes and the gossip socket.
 
-The configuration in force is that of the files, of the registry and of unsaved changes together. It
-changes at once or not at all: a configuration that is refused leaves the one before it in force.
+The configuration in force is made of the files, the registry and unsaved changes. A change takes
+effect as a whole: if it is refused, the configuration before it stays in force.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Enforcer:
         self.rates = FleetRates(self._counted)
         self.engine = self._engine(spec)
         self.changed = trio.Event()
-        """Set when the configuration changes; each change makes another event."""
+        """An event that the next change of the configuration sets; each change makes another
+        event."""
         self._history = history
         self._remarks: list[str] = []
         """Remarks on the configuration in force; they are in the log."""

@@ -16,7 +16,7 @@ from drld.control.schema import Event
 MOST_EVENTS = 100
 """Some screens of them."""
 MOST_CHARACTERS = 300
-"""Of a text: a refused file may have thousands of mistakes."""
+"""Longest text of an event: a refused file may have thousands of mistakes."""
 
 
 class EventLog:
@@ -27,7 +27,7 @@ class EventLog:
         self._count = 0
 
     def add(self, kind: Literal["daemon", "reload", "change", "peer", "fault"], text: str) -> None:
-        """Note an event of this moment."""
+        """Add an event that happens now."""
         self._count += 1
         shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
         self._events.append(Event(number=self._count, t=time.time(), kind=kind, text=shown))

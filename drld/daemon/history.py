@@ -26,7 +26,7 @@ from drld.spec import LimitSpec
 log = logging.getLogger("drld")
 
 MAX_BYTES = 512 * 1024
-"""Of all lines in memory: some 1,000 changes of two keys."""
+"""Size of all lines in memory: about 1,000 changes of two keys."""
 MAX_LISTED = 100
 """Limits of one change of the configuration with a line each: a reload of 10,000 must not be all
 that is left."""
@@ -37,13 +37,14 @@ class History:
     """The changes of one limiter's limits."""
 
     def __init__(self, file: Path | None) -> None:
-        """Read the file, if there is one."""
+        """Read the file if it exists."""
         self.file = file
         self._lines: deque[str] = deque()
         self._bytes = 0
         self._unwritten: list[str] = []
         self._file_bytes = 2 * MAX_BYTES
-        """More than there may be: the first write makes the file again, without torn lines."""
+        """Size of the file. This first value makes the first write replace the file, without torn
+        lines."""
         self._noted = trio.Event()
         self._writing = trio.Lock()
         self._failed = False
@@ -85,7 +86,7 @@ class History:
                 await trio.to_thread.run_sync(self.flush)
 
     def flush(self) -> None:
-        """As `write`, at once."""
+        """Do the work of `write`, and block until it is done."""
         file, lines = self.file, self._unwritten
         if file is None or not lines:
             return

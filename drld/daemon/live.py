@@ -1,6 +1,6 @@
-"""What the page shows of an engine: some limits, and the peers' health.
+"""The page's view of an engine: some limits, and the health of the peers.
 
-All of it is made when a page asks. A limiter that nobody looks at does nothing for the page.
+Each request of the page makes these reports. Without requests they cost nothing.
 """
 
 from __future__ import annotations

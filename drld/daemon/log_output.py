@@ -28,13 +28,14 @@ BURST, PERIOD_NS = 10, 60 * NS_PER_S
 """A subject that changes all the time makes at most 20 lines a minute."""
 JOURNAL = "/run/systemd/journal/socket"
 _MAX_CHARACTERS = 48_000
-"""Of a value: a datagram of the journal's must fit a socket's buffer, 208 KiB by default."""
+"""Longest value of a field: a datagram to the journal must fit a socket's buffer, 208 KiB by
+default."""
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _SHOWN |= {ord("\t"): "\t", ord("\n"): "\n    "}
 """Characters that a terminal would obey are written out. A line break stays, and what follows is
 indented, so that no foreign text in a line can pretend to be another line."""
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6}
-"""Of syslog(3)."""
+"""Priorities of syslog(3) by Python's levels."""
 
 Fields = dict[str, Any]
 Writer = Callable[[logging.LogRecord, str, int], None]

@@ -30,7 +30,7 @@ class Manager:
     """The service manager, if there is one."""
 
     def __init__(self) -> None:
-        """Read the interval of the watchdog from the environment."""
+        """Take the interval of the watchdog from the environment."""
         wanted = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         period_us = os.environ.get("WATCHDOG_USEC", "") if wanted else ""
         self._interval_ns = int(period_us) * _NS_PER_US // 4 if period_us.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Where a change of limits comes from: who asked for it, and how."""
+"""The origin of a change of limits: the user or program that asked for it, and the way it came."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _NO_LOGIN = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of one change, or of several that came together."""
+    """The origin of one change, or of several that came together."""
 
     via: Via
     uid: int | None = None
-    """Of the process at the other end of the control socket."""
+    """User id of the process at the other end of the control socket."""
     pid: int | None = None
     user: str | None = None
     """Name of `uid`."""
     login: str | None = None
-    """User that logged in, who may have become another by sudo or su; if the kernel audits."""
+    """User of the login session, which may differ from `user` after sudo or su; None: the kernel
+    does not audit logins."""
     revision: int | None = None
-    """Of the fleet's registry."""
+    """Revision of the fleet's registry."""
     saved: bool = False
 
 

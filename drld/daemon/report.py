@@ -76,9 +76,9 @@ def limit_reports(
 
 
 def ranks(engine: Engine, by: SortKey) -> Iterator[Rank]:
-    """What each limit is sorted by, in the order of the configuration.
+    """The sort keys of all limits, in the order of the configuration.
 
-    It is as cheap as can be: a client that looks at 20 of 10,000 limits has all of them compared.
+    This is cheap, because a client that shows 20 of 10,000 limits has all of them compared.
     """
     return (_rank(by, managed) for managed in list(engine.limits.values()))
 
@@ -165,7 +165,7 @@ def _waits(managed: ManagedLimit) -> WaitsReport | None:
 
 
 MOST_OVERRIDES = 20
-"""In a report: a limit may have thousands."""
+"""Most overrides in one report: a limit may have thousands."""
 
 
 def _overrides(policy: Policy) -> list[OverrideReport]:
@@ -184,7 +184,8 @@ def _overrides(policy: Policy) -> list[OverrideReport]:
 def explainer(
     engine: Engine, clock: Callable[[], int], *, misses: bool
 ) -> Callable[[str], Iterator[Explanation]]:
-    """What says what each limit would do with an item now; see `Backend.explainer`."""
+    """A function that explains what each limit would do with an item now; see
+    `Backend.explainer`."""
     explainers: dict[str, Any] = {}
 
     def policing(limit: LimitSpec, flow: FlowKey) -> tuple[Policer, Enforcement]:
@@ -247,7 +248,7 @@ def trace_record(limit: str, tick: Tick, unix_s: float) -> TraceRecord:
 def change_report(
     changes: Iterable[reload.Difference], saved: str | None, needed_at: list[str]
 ) -> ChangeReport:
-    """What a change of limits has done."""
+    """The report on a change of limits."""
     return ChangeReport(
         changes=[
             Difference(
@@ -309,7 +310,7 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
 
 
 def verdict(engine: Engine, peer: str) -> Verdict:
-    """What probes found about a peer."""
+    """The verdict of probes on a peer."""
     probes = engine.node.probes
     state = None if probes is None else probes.peer_states.state(peer)
     return "unknown" if state is None else _VERDICTS[state]

@@ -25,7 +25,7 @@ from drld.spec import LimiterSpec
 
 @dataclass(frozen=True, slots=True)
 class PlaneContext:
-    """What a daemon offers to its planes."""
+    """The parts of a daemon that its planes may use."""
 
     path: Path
     """The configuration file, for error messages."""
@@ -36,9 +36,9 @@ class PlaneContext:
     ring: Callable[[], KeyRing]
     """Returns the keys in force."""
     stopping: trio.Event
-    """Set when the daemon begins to stop."""
+    """An event that is set when the daemon begins to stop."""
     turns: Turns
-    """Shared by all servers of the daemon."""
+    """The turns that all servers of the daemon share."""
     manager: Manager
 
 

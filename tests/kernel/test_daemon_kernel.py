@@ -136,7 +136,7 @@ def test_a_start_without_a_control_socket_leaves_what_a_dead_daemon_left(
 
 FAILING = """
 import sys
-from drld.daemon import process as daemon
+from drld.daemon import command_line as daemon
 from drld import engine
 engine.Engine.tick = lambda *_: 1 / 0
 sys.exit(daemon.main(sys.argv[1:]))
@@ -389,8 +389,8 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
 def test_the_first_process_of_a_container_is_stopped_while_it_starts() -> None:
     """The kernel drops SIGTERM where such a process has no handler."""
     script = (
-        "import os, signal; from drld import daemon; from drld.daemon import process;"
-        "process.main = lambda argv: os.kill(os.getpid(), signal.SIGTERM) or 7;"
+        "import os, signal; from drld import daemon; from drld.daemon import command_line;"
+        "command_line.main = lambda argv: os.kill(os.getpid(), signal.SIGTERM) or 7;"
         "assert os.getpid() == 1; raise SystemExit(daemon.main([]))"
     )
     command = ["unshare", "--pid", "--fork", sys.executable, "-c", script]
