@@ -1,4 +1,5 @@
-"""When a certificate expires: Python's `ssl` tells it of other hosts' certificates only.
+"""Reads the time at which a certificate expires: Python's `ssl` reads it of other hosts'
+certificates only.
 
 A certificate is DER (X.690): elements of a tag, a length and contents. `notAfter` is the second
 time of `validity`, which follows version, serial number, algorithm and issuer (RFC 5280, 4.1).
@@ -13,7 +14,7 @@ from ssl import PEM_cert_to_DER_cert
 _PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _VERSION, _UTC_TIME = 0xA0, 0x17
 _FIRST_CENTURY = 50
-"""Two digits from here on are of the years 1950 to 1999."""
+"""Two-digit years from this one on are the years 1950 to 1999."""
 
 
 def expiry(pem: str) -> float:

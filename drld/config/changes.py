@@ -23,7 +23,7 @@ from drld.spec import LimiterSpec, LimitSpec
 
 SAVED = "99-drlctl.toml"
 _UNSAVED = "an unsaved change"
-"""Where mistakes say that a key is from, instead of a file."""
+"""Source of a key that no file has, for error messages."""
 _HEAD = "# Written by `drlctl limit ... --save`, which replaces this file. docs/operations.md\n"
 _FILE_MODE = 0o644
 
@@ -32,13 +32,14 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator asks for."""
+    """A change of limits that an operator asks for."""
 
     verb: Literal["add", "set", "remove"]
     tables: Sequence[Any] = ()
-    """To add: tables of `[[limit]]`, not validated. To set: one, of the keys that change."""
+    """For `add`, tables of `[[limit]]`, not validated. For `set`, one table of the keys that
+    change."""
     limit: str = ""
-    """To set or remove: its name or id."""
+    """For `set` and `remove`, the limit's name or id."""
     save: bool = False
 
 
@@ -48,14 +49,14 @@ class Configuration:
 
     files: Files
     saved: LimiterSpec
-    """What the files alone make."""
+    """The configuration of the files alone."""
     in_force: LimiterSpec
     unsaved: Mapping[int, Table]
     """Changes that are not in the files, by the limit's id."""
 
     @classmethod
     def of(cls, files: Files) -> Configuration:
-        """What the files make.
+        """Make the configuration of these files.
 
         Raises:
             ConfigError: they cannot be used.
@@ -64,11 +65,11 @@ class Configuration:
         return cls(files, spec, spec, {})
 
     def document(self) -> Mapping[str, Any]:
-        """What is in force, as one file would have it."""
+        """The configuration in force, as one file would have it."""
         return self.files.merged(self._layer())
 
     def unsaved_keys(self) -> dict[int, list[str]]:
-        """By id of a limit, its keys that the files do not have, or have with other values."""
+        """For each limit by id, the keys that the files do not have, or have with other values."""
         ids = _by_id(self.saved.limits).keys() if self.unsaved else ()
         return {
             limit_id: [key for key in table if limit_id not in ids or key not in _NAMES]
@@ -199,7 +200,7 @@ class Configuration:
         return {"id": limit_id, "name": name}
 
     def _keeping(self, layer: Layer) -> Configuration:
-        """With a change that is not saved."""
+        """This configuration with an unsaved change."""
         files = _by_id(self.saved.limits)
         unsaved = dict(self.unsaved)
         for table in _tables(layer):
@@ -213,7 +214,7 @@ class Configuration:
         return replace(self, unsaved=unsaved)
 
     def _saving(self, layer: Layer) -> Configuration:
-        """With a change that is saved."""
+        """This configuration with a saved change."""
         own = self._own()
         others = tuple(it for it in self.files.drop_ins if it.source != own.source)
         without = replace(self.files, drop_ins=others)

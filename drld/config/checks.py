@@ -1,7 +1,7 @@
-"""What must hold between the keys and the tables of a configuration.
+"""Rules between the keys and the tables of a configuration.
 
-Each check looks only at tables that are fine by themselves, so that one mistake is reported once.
-`None` in a list stands for a table that is not.
+Each check reads only tables without a mistake of their own, so that each mistake is reported once.
+`None` in a list stands for a table with a mistake.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _check_reachable(
 
 
 def unreachable(listen: str, address: str) -> str | None:
-    """What an address has to be so that `listen` can reach it; None where it is."""
+    """The phrase for addresses that `listen` can reach; None: it can reach `address`."""
     own, other = ip_address(listen), ip_address(address)
     if own.version != other.version:
         return f"IPv{own.version}, as limiter.listen"

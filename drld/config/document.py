@@ -145,7 +145,7 @@ def _fleet(
     peers: Sequence[PeerTable | None],
     kinds: Sequence[PlaneTables],
 ) -> Fleet:
-    """What the limits of a document must know of its other tables."""
+    """The facts that the limits of a document need of its other tables."""
     is_open = "registry" in document
     size = 1 + len(peers) + is_open
     fabric = DEFAULT_FABRIC

@@ -42,7 +42,7 @@ MOST_ADDRESSES = 16
 def quantity(
     parse: Callable[[str], int], allowed: str, low: int = 0, high: float = math.inf
 ) -> Callable[[object], int]:
-    """Read a quantity with its unit, within bounds."""
+    """A reader for a quantity with its unit, within bounds."""
 
     def read(value: object) -> int:
         if not isinstance(value, str):
@@ -91,7 +91,7 @@ class Quantity:
 
 
 def counted(*units: Unit) -> Callable[[object], Unit]:
-    """Read the name of one of these units."""
+    """A reader for the name of one of these units."""
 
     def read(value: object) -> Unit:
         for unit in units:
@@ -170,7 +170,8 @@ def each(read: Callable[[object], T], values: Sequence[object]) -> tuple[T, ...]
 
 
 def one_or_several(read: Callable[[object], T], elements: str) -> Callable[[object], tuple[T, ...]]:
-    """Read one value, or an array of up to `MOST_ADDRESSES`; `elements` says what they are."""
+    """A reader for one value, or an array of up to `MOST_ADDRESSES`; `elements` is the noun for
+    them."""
 
     def read_all(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):

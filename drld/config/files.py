@@ -25,7 +25,7 @@ else:
     import tomli as tomllib
 
 MAX_FILE_BYTES = 64_000_000
-"""More than ten thousand limits need, with every key of each."""
+"""Largest file: more than ten thousand limits need, with every key of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Files:
     file: str
     document: Mapping[str, object]
     drop_ins: tuple[Layer, ...] = ()
-    """In the order of their names."""
+    """The drop-ins in the order of their names."""
 
     def spec(self, *changes: Layer) -> LimiterSpec:
         """Validate what they make together, after these changes.
@@ -46,7 +46,7 @@ class Files:
         return from_document(self.document, self.file, (*self.drop_ins, *changes))
 
     def merged(self, *changes: Layer) -> Mapping[str, object]:
-        """What they make together, as one document."""
+        """The file and its drop-ins as one document, after these changes."""
         limits = limits_of(self.document)
         if not isinstance(limits, list):
             return self.document
@@ -135,7 +135,8 @@ def read_limits(path: str | os.PathLike[str]) -> list[object]:
 def read_document(
     path: str | os.PathLike[str], check: Callable[[os.stat_result], None] = lambda _: None
 ) -> tuple[Mapping[str, object], str]:
-    """Read a TOML file that passes a check; with its name for messages."""
+    """Read a TOML file that passes `check`; return the document, and the file's name for
+    messages."""
     file = os.fspath(path)
     try:
         data = read_regular(path, MAX_FILE_BYTES + 1, check)
@@ -177,7 +178,7 @@ def parsed(text: str, file: str) -> Mapping[str, object]:
 
 
 def load_registry(path: str | os.PathLike[str]) -> RegistrySpec:
-    """Read the `[registry]` of a configuration file, whatever else there is in it.
+    """Read the table `[registry]` of a configuration file, and ignore the rest of it.
 
     Raises:
         ConfigError: as `load`; there is none.

@@ -11,7 +11,7 @@ from drld.spec import HttpSpec
 
 
 def read_http(where: Location, table: HttpTable, problems: Problems) -> HttpSpec | None:
-    """What a table asks for; None where there are mistakes."""
+    """The settings of a table; None: it has mistakes."""
     before = len(problems.lines)
     local = all(ip_address(host).is_loopback for host, _ in table.listen)
     if table.page and table.certificate is None and not local:

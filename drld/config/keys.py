@@ -1,4 +1,5 @@
-"""The fleet's keys: files that the configuration names, and that nobody else may read."""
+"""The fleet's keys: files that the configuration names, and that only their owner and group may
+read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ COMMON_KEYS = ("id", "name", "interval", "ewma", "mode", "shares", "weights")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a limit must know of the other tables of its file."""
+    """The facts that a limit needs of the other tables of its file."""
 
     size: int
     """Limiters; with a registry, which may have any number, one more than the file names."""

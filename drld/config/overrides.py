@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 AMOUNTS = ("rate", "burst")
-"""What may differ; all else in a table names the key."""
+"""Keys whose values an override may change; all other keys of its table name the bucket's key."""
 
 
 def table_of(text: str) -> dict[str, str] | None:
@@ -51,5 +51,5 @@ def _tables(overrides: object) -> list[Mapping[str, Any]] | None:
 
 
 def _key(override: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """What an override is about."""
+    """The key of the bucket that an override is about."""
     return frozenset((name, str(it)) for name, it in override.items() if name not in AMOUNTS)

@@ -1,7 +1,7 @@
-"""What a plane registers of the configuration, and the plane that a limit belongs to.
+"""The tables that a plane adds to the configuration, and the plane that a limit belongs to.
 
-A limit belongs to the plane that knows most of the keys of its `match`. The unit does not say it:
-limits that span planes count bytes, whatever their traffic is.
+A limit belongs to the plane that knows most of the keys of its `match`. Its unit does not decide
+that, because limits that span planes count bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PlaneTables(NamedTuple):
     element: type[Table] | None = None
     """One of its tables, if a file has an array of them; then `table` has them under `key`."""
     traffic: str = ""
-    """What its traffic is called; empty: as its table."""
+    """The noun for its traffic; empty: the table's name."""
     fabric: str = ""
     """Fabric of a small fleet whose file has such tables, if `[gossip]` names none."""
 

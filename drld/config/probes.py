@@ -17,7 +17,7 @@ PROFILES = {
 
 
 def read_probes(table: ProbesTable | None, problems: Problems) -> ProbeSpec | None:
-    """What a table asks for; None where nobody is to be probed."""
+    """The settings of a table; None: probes are off."""
     if table is None:
         return None
     given = table.model_dump(exclude={"profile"}, exclude_none=True)

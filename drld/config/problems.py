@@ -18,7 +18,7 @@ _LONGEST_LIST = 600
 _SECRET = {"keys", "key", "file", "password_file"}
 """Keys that name secrets, and that people put the secret itself under."""
 _USER = re.compile(r"://.*@", re.DOTALL)
-"""What stands in a URL before the server."""
+"""The part of a URL with the user and the password."""
 
 MOVED = {
     f"limiter.{key}": f"packets.{key}" for key in ("datapath", "firewall", "queue", "timestamps")
@@ -27,7 +27,8 @@ MOVED = {
 
 Location = Sequence[int | str]
 Origin: TypeAlias = Mapping[str | None, tuple[str, int]]
-"""Where a limit's table is from: by key, the file and the number in it; None: all other keys."""
+"""The origin of a limit's table: by key, a file and the index there; None stands for all other
+keys."""
 
 _COMPARISONS = (
     ("greater than or equal to", "at least"),
@@ -53,10 +54,10 @@ class Problems:
         self.file = file
         self.lines: list[str] = []
         self.origins: Sequence[Origin] = ()
-        """Of each limit, if drop-ins have changed them."""
+        """The origin of each limit, if drop-ins have changed some."""
 
     def add(self, where: Location, text: str) -> None:
-        """Note a mistake that `text` describes completely."""
+        """Add a mistake, with a text that is a full claim about `where`."""
         file, where = self._origin(where)
         line = f"{dotted(where)}: {text}"
         self.lines.append(f"{file}: {line}" if file else line)
@@ -78,11 +79,11 @@ class Problems:
         return file, ["limit", index, *rest]
 
     def refuse(self, where: Location, value: object, allowed: str) -> None:
-        """Note that `value` stands where only what `allowed` describes may stand."""
+        """Add the mistake that `value` is not what `allowed` describes."""
         self._refuse(where, value, f"must be {allowed}")
 
     def unknown(self, where: Location, key: str, known: Iterable[str]) -> None:
-        """Note a key that does not exist; say where it is now, or what may have been meant."""
+        """Add an unknown key, with its new place, or a known key that is similar."""
         place = [*where, key]
         new = MOVED.get(dotted(place))
         self.add(place, f"is now {new}" if new else f"unknown key; {hint(key, list(known))}")
@@ -99,7 +100,7 @@ class Problems:
         error: ValidationError,
         only: Collection[str] | None = None,
     ) -> None:
-        """Note each mistake that pydantic found in the table at `where`.
+        """Add each mistake that pydantic found in the table at `where`.
 
         `only` leaves out the mistakes in other keys of the table.
         """
@@ -151,7 +152,7 @@ def show(value: object) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """As many names as fit on a line, and how many more there are: a fleet may have thousands."""
+    """The names that fit on a line, and the number of the others: a fleet may have thousands."""
     ends = itertools.accumulate(len(name) + 2 for name in names)
     shown = sum(end <= _LONGEST_LIST for end in ends)
     more = len(names) - shown
@@ -170,7 +171,7 @@ def dotted(where: Location) -> str:
 
 
 def _claim(mistake: ErrorDetails) -> str:
-    """What must hold there: our own words, or pydantic's."""
+    """The claim about a value: in drld's words, or pydantic's."""
     if mistake["type"] == "value_error":
         return f"must be {mistake['ctx']['error']}"
     if mistake["type"] in ("model_type", "dict_type"):

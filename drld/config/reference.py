@@ -162,7 +162,7 @@ def _kind(hint: Any) -> str:
 
 
 def _bounds(metadata: list[object]) -> list[str]:
-    """What pydantic's metadata say: "1 to 65535", "0 to below 1", "up to 1000"."""
+    """The bounds in pydantic's metadata: "1 to 65535", "0 to below 1", "up to 1000"."""
     found = {
         key: getattr(item, key)
         for item in metadata

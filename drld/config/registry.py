@@ -14,7 +14,7 @@ STATE_DIRECTORY = "/var/lib/drld"
 def read_registry(
     table: RegistryTable | None, name: str, problems: Problems
 ) -> RegistrySpec | None:
-    """What a table asks for; None where there is none. `name` is this limiter's."""
+    """The settings of a table; None: the file has none. `name` is this limiter's."""
     if table is None:
         return None
     spec = RegistrySpec(

@@ -47,7 +47,8 @@ def check_regular(found: os.stat_result) -> None:
 
 
 def check_writers(found: os.stat_result) -> None:
-    """Refuse a file, or a directory, that every user may change: who writes it decides what passes.
+    """Refuse a file or directory that every user may write: its writers decide which traffic
+    passes.
 
     Raises:
         ValueError: every user may.
@@ -60,10 +61,10 @@ def check_writers(found: os.stat_result) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse the folder of a file where every user may put another file into its place.
+    """Refuse a folder in which every user may replace the file.
 
-    In one with the sticky bit, such as /tmp, nobody may; but what is not there yet can be anybody's
-    (`check_owner`).
+    In a folder with the sticky bit, such as /tmp, users cannot replace files of others. But any
+    user may have made a file that was missing (`check_owner`).
 
     Raises:
         OSError: it cannot be looked at.
@@ -78,7 +79,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_owner(path: Path, directory: Path) -> None:
-    """Refuse the drop-ins of a file where any user may have made their directory.
+    """Refuse a directory of drop-ins that any user may have made.
 
     Raises:
         OSError: one cannot be looked at.

@@ -1,4 +1,4 @@
-"""What is allowed, and better otherwise: for the log, and for `drld --check`."""
+"""Remarks on a valid configuration that could be better: for the log, and for `drld --check`."""
 
 from __future__ import annotations
 

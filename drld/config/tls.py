@@ -22,7 +22,7 @@ class TlsTable(Protocol):
 
 
 def read_tls(where: Location, table: TlsTable, problems: Problems) -> ServerTls | None:
-    """What the files of a table are; None where it names none, or there are mistakes."""
+    """The context of a table's files; None: the table names none, or has mistakes."""
     before = len(problems.lines)
     for key, other in (
         ("certificate", "key"),

@@ -30,8 +30,10 @@ from drld.planes import registered
 _BATCH = 100
 _BATCH_BYTES = 1 << 16
 _BATCH_S = 0.002
-"""What is made of a listing before other tasks get their turn: so many objects or bytes, or for so
-long. One object may take long: a peer has links of all limits, a limit the names of all peers."""
+"""Most of a listing that is made before other tasks get their turn: objects, bytes, or time.
+
+One object may take long: a peer has links of all limits, a limit the names of all peers.
+"""
 
 
 def _routes(backend: Backend, turns: Turns) -> list[Route]:
@@ -104,7 +106,7 @@ Maker = Callable[[Backend, Turns], list[Route]]
 
 _OWN: tuple[Maker, ...] = (_routes, limit_routes, key_routes, metrics_routes, page_routes)
 PUBLIC: tuple[Maker, ...] = (metrics_routes,)
-"""What other hosts may ask for, on the addresses of `[http]`; and `page_routes`, if asked."""
+"""The application for other hosts, on the addresses of `[http]`; with `page_routes`, if asked."""
 
 
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:

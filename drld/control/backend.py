@@ -1,4 +1,4 @@
-"""What the control API needs of the daemon."""
+"""The daemon as the control API needs it."""
 
 from __future__ import annotations
 
@@ -55,23 +55,24 @@ class Backend(Protocol):
         """
 
     def ranks(self, by: SortKey) -> Iterable[Rank]:
-        """What each limit is sorted by, in the order of the configuration."""
+        """The sort key of each limit, in the order of the configuration."""
 
     def peers(self) -> Iterable[PeerReport]:
         """Every peer, in the order of the configuration."""
 
     def explainer(self, *, misses: bool) -> Callable[[str], Iterable[Explanation]]:
-        """What says what each limit would do with an item now, in the order in which they check it.
+        """A function that explains how each limit would treat an item now, in the order of the
+        checks.
 
-        Without `misses`, only of the limits that the item falls under. It raises InputError for a
-        text that is no item of any plane.
+        Without `misses` it leaves out limits that the item does not match. It raises InputError for
+        a text that is no item of any plane.
         """
 
     def datapath_of(self, kind: type[T]) -> T | None:
         """The running datapath of this type; None: there is none."""
 
     def plane_spec(self, kind: type[P]) -> P:
-        """What the files in force ask of a plane."""
+        """The settings of a plane, from the files in force."""
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """A rate that this part of a limit's seconds with traffic did not exceed, and a burst.
@@ -129,7 +130,8 @@ class Backend(Protocol):
         """
 
     async def reload(self, by: Credentials) -> None:
-        """Read the configuration files again and take it over; several may ask at a time.
+        """Read the configuration files again and put them into force; several callers may ask at a
+        time.
 
         Raises:
             ConfigError: the file is bad; the running configuration stays.

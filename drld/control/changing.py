@@ -15,15 +15,15 @@ from drld.log_event import event
 log = logging.getLogger("drld.control")
 
 MAX_PROBLEMS = 100
-"""Mistakes of a configuration that are listed: more help nobody."""
+"""Most mistakes of a configuration in one answer: a longer list does not help."""
 
 
 def changing(
     endpoint: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that changes something: the log says who asked, and what came of it.
+    """An endpoint that changes something: the log names the client and the outcome.
 
-    Answers for what is refused: `{"problems": [...]}` for mistakes, else `{"error": "..."}`.
+    A refusal is answered with `{"problems": [...]}` for mistakes, else with `{"error": "..."}`.
     """
 
     async def logged(request: Request) -> Response:

@@ -31,7 +31,7 @@ MAX_BODY_BYTES = 65_536
 """Some hundred limits fit."""
 _READ_BYTES = 4096
 _MAX_AHEAD_BYTES = 65_536
-"""What a client may send ahead while its last request is being answered."""
+"""Bytes that a client may send ahead while its last request is being answered."""
 
 
 class _RefusedError(Exception):
@@ -132,7 +132,7 @@ class Connection:
         return event
 
     async def _receive(self) -> bytes:
-        """What the client sends; where it has gone, the connection ends."""
+        """The next bytes of the client; if it has gone, the connection ends."""
         try:
             if data := bytes(await self._stream.receive_some(_READ_BYTES)):
                 self._idle = False

@@ -1,4 +1,4 @@
-"""Who is at the other end of a control connection, as the kernel knows it."""
+"""The process at the other end of a control connection, as the kernel knows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UCRED = struct.Struct("=iII")
 
 
 class Credentials(NamedTuple):
-    """Of the process that connected, at the time it did (SO_PEERCRED, unix(7))."""
+    """Credentials of the process that connected, at the time it did (SO_PEERCRED, unix(7))."""
 
     pid: int
     """0 if it is in a process namespace that the daemon cannot see into."""
@@ -21,7 +21,7 @@ class Credentials(NamedTuple):
 
     @classmethod
     def of(cls, sock: socket.socket | trio.socket.SocketType) -> Credentials:
-        """Those of the peer of a connected unix socket."""
+        """The credentials of the peer of a connected unix socket."""
         return cls(*_UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)))
 
     def __str__(self) -> str:

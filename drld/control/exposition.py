@@ -33,7 +33,7 @@ class Family(NamedTuple):
     """Samples of one name."""
 
     name: str
-    """Without the prefix `drld_`."""
+    """Name of the family, without the prefix `drld_`."""
     kind: str
     """`counter` (the name ends in `_total`) or `gauge`."""
     help: str
@@ -45,7 +45,8 @@ class Sample(NamedTuple):
     family: Family
     value: float | None
     labels: tuple[tuple[str, str], ...] = ()
-    """Of names that the configuration or the code bounds; never what traffic contains."""
+    """Labels: their values are names from the configuration or the code, and never contents of
+    traffic."""
 
 
 def counter(name: str, text: str) -> Family:
@@ -74,7 +75,7 @@ def _escaped(label: str) -> str:
 
 
 def headed(family: Family) -> str:
-    """What comes before a family's samples."""
+    """The lines before a family's samples."""
     name = f"drld_{family.name}"
     return f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"
 

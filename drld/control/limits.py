@@ -78,7 +78,7 @@ def no_limit(name: str) -> HTTPException:
 
 
 def _body(data: bytes, key: str | None, kind: type) -> tuple[Any, bool]:
-    """What a request has under its key, and whether to save it.
+    """The value of a request under its key, and whether to save it.
 
     Raises:
         HTTPException: the body has another form.

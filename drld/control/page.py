@@ -1,8 +1,8 @@
-"""The page: its files, which are served as they are, and the figures that it asks for.
+"""The page: its files, and the figures that it asks for.
 
 The page asks once a second (`GET /v1/live`) and remembers some minutes itself. So the daemon keeps
-nothing for a reader and does nothing for a page that nobody looks at; a slow reader only asks less
-often. An answer is made in pieces, each after its turn, as are all long answers.
+nothing for a reader, and does nothing for a page that is not open. A slow reader asks less often. A
+long answer is made in pieces, each after its turn.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ HEADERS = {
     # A daemon that was upgraded has another page.
     "cache-control": "no-cache",
 }
-"""Nothing runs or loads but the page's own files, whatever a name contains."""
+"""Content policy: only the page's own files run or load, whatever a name contains."""
 MOST_LIMITS = 50
 """Limits in an answer, and on a page."""
 LIMITS = 12
 """Limits in an answer to a page that does not say how many."""
 _MOST_CHARACTERS = 200
-"""Of what is searched for: longer than any name."""
+"""Longest text of a search: longer than any name."""
 
 
 def page_routes(backend: Backend, turns: Turns) -> list[Route]:

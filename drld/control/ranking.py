@@ -23,7 +23,7 @@ _MOST = 2**32
 
 
 class Rank(NamedTuple):
-    """What a limit is sorted by, smallest first."""
+    """The sort key of a limit; the smallest comes first."""
 
     value: float | str
     id: int
@@ -32,7 +32,7 @@ class Rank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a query asks for, such as `sort=demand&count=20`."""
+    """The limits that a query such as `sort=demand&count=20` asks for."""
 
     sort: SortKey = "name"
     name: str = ""

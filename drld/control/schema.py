@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 Verdict: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 SortKey: TypeAlias = Literal["demand", "excess", "pressure", "rate", "name"]
-"""What `GET /v1/limits` may be sorted by. `excess` is the demand above the local limit, `pressure`
-the demand over the limit's rate."""
+"""Sort keys of `GET /v1/limits`. `excess` is the demand above the local limit, `pressure` the
+demand over the limit's rate."""
 
 
 class DatapathReport(TypedDict):
-    """What carries the verdicts out."""
+    """The datapath for packets."""
 
     name: str
     reason: str
@@ -24,7 +24,7 @@ class DatapathReport(TypedDict):
     firewall: str
     queue: int | None
     counters: dict[str, int]
-    """What went wrong; with nfqueue also how many packets were charged at which time."""
+    """Counts of faults; with nfqueue also the packets by the source of their arrival times."""
 
 
 class TicksReport(TypedDict):
@@ -32,7 +32,7 @@ class TicksReport(TypedDict):
 
     run: int
     late: int
-    """Those that began more than half a round after they were due."""
+    """Ticks that began more than half a round after they were due."""
 
 
 class FabricReport(TypedDict):
@@ -44,31 +44,31 @@ class FabricReport(TypedDict):
 
 
 class PeerCounts(TypedDict):
-    """How much of the fleet is there, this limiter not counted."""
+    """Numbers of limiters, this one not counted."""
 
     configured: int
     connected: int
 
 
 class ProbesReport(TypedDict):
-    """What probes found of the fleet, this limiter not counted."""
+    """The verdicts of probes on the fleet, this limiter not counted."""
 
     alive: int
     suspect: int
     dead: int
     left: int
     unknown: int
-    """Of whom nothing was ever heard."""
+    """Limiters that this one has never heard from."""
     isolated: bool
     """Nobody answers this limiter's probes."""
     awareness: int
-    """How much it doubts itself: it waits so many times longer for answers."""
+    """This limiter's doubt in itself: it waits so many times longer for answers."""
     disagreeing: dict[str, list[str]]
     """Limiters that have other limits, and the names of those that differ, as far as found."""
 
 
 class GossipReport(TypedDict):
-    """What went over the gossip socket."""
+    """The traffic of the gossip socket."""
 
     sent: int
     """Updates."""
@@ -90,7 +90,7 @@ class GossipReport(TypedDict):
     """Datagrams refused, and updates that came again, by reason; those that came late are with the
     peers."""
     errors: dict[str, int]
-    """What the socket would not send or receive, by the name of the error (errno)."""
+    """Datagrams that the socket would not send or receive, by the name of the error (errno)."""
 
 
 class KeyReport(TypedDict):
@@ -100,7 +100,7 @@ class KeyReport(TypedDict):
     fingerprint: str
     """The same for the same key."""
     in_use: bool
-    """It seals what is sent."""
+    """Whether this key seals the datagrams that are sent."""
 
 
 class KeysReport(TypedDict):
@@ -128,23 +128,23 @@ class ConfigReport(TypedDict):
     unsaved: list[str]
     """Limits with changes that a restart or a reload reverts."""
     dropped: list[str]
-    """Those that the last reload has reverted."""
+    """Limits with unsaved changes that the last reload has reverted."""
     certificate_expires_at: float | None
     """Unix time, of http.certificate; None without one."""
 
 
 class Difference(TypedDict):
-    """What a change of the configuration does to one of its tables."""
+    """The effect of a change of the configuration on one of its tables."""
 
     table: str
     """`limiter`, or with a name, as in `limit customer-a`."""
     change: Literal["added", "removed", "changed"]
     keys: dict[str, list[Any]]
-    """By key the old value and the new one, as in a file; null where it is left out."""
+    """The old and the new value of each key, as in a file; null: the key is left out."""
 
 
 class ChangeReport(TypedDict):
-    """What a change of limits has done: POST /v1/limits and below."""
+    """The effect of a change of limits: POST /v1/limits and below."""
 
     changes: list[Difference]
     saved: str | None
@@ -157,9 +157,9 @@ class ConfigTable(TypedDict):
     """A table of the configuration in force: GET /v1/config (a list)."""
 
     kind: str
-    """Such as `limiter` or `limit`."""
+    """Name of the table, such as `limiter` or `limit`."""
     values: dict[str, Any]
-    """As in the file, with the changes of drop-ins and unsaved ones."""
+    """Values as in the file, with the changes of drop-ins and unsaved ones."""
 
 
 class RegistryReport(TypedDict):
@@ -175,7 +175,7 @@ class RegistryReport(TypedDict):
     error: str | None
     """Why none is, or was last."""
     revision: int
-    """Of the registry, that is in force here."""
+    """Revision of the registry that is in force here."""
     members: int
     """Limiters that this one counts, itself included."""
     limits: int
@@ -208,7 +208,7 @@ class StatusReport(TypedDict):
     fabric: FabricReport
     peers: PeerCounts
     probes: ProbesReport | None
-    """None: they are off."""
+    """The verdicts of probes; None: probes are off."""
     limits: int
     gossip: GossipReport
     deltas: GossipReport | None
@@ -216,11 +216,11 @@ class StatusReport(TypedDict):
     None: no limit has used it."""
     config: ConfigReport
     registry: RegistryReport | None
-    """None where the configuration names none."""
+    """The registry; None: the configuration names none."""
 
 
 class FleetView(TypedDict):
-    """What the fleet shares about one limit."""
+    """The knowledge that the fleet shares about one limit."""
 
     quantity: Literal["rate", "weight"]
     """`rate`: `local` and `remote` are bits/s. `weight`: they are flow weights."""
@@ -231,14 +231,14 @@ class FleetView(TypedDict):
     unnamed: int
     """Connected limiters beyond those, whose names this one does not know."""
     age_s: float | None
-    """Age of the oldest estimate in `remote`; None where nobody was heard."""
+    """Age of the oldest estimate in `remote`; None: no estimate was received."""
 
 
 class WaitsReport(TypedDict):
     """Items of a limit that wait for its tokens, and that have waited."""
 
     waiting: int
-    """In shadow mode, those that would wait."""
+    """Items that wait now; in shadow mode, items that would wait."""
     waited: int
     p50_s: float
     """Access delay: from the arrival of an item until its tokens were there, over the last minute;
@@ -271,9 +271,10 @@ class LimitReport(TypedDict):
     unsaved: list[str]
     """Keys that a restart or a reload reverts."""
     unit: str
-    """What rates and sizes of this report count: `bytes`, or the name of another unit's item."""
+    """The unit of the rates and sizes of this report: `bytes`, or the name of another unit's
+    item."""
     items: str
-    """What `arrived_packets` and the like count: `packets`."""
+    """The noun for the items that `arrived_packets` and the like count: `packets`."""
     rate_bps: float
     burst_bytes: float
     burst_is_automatic: bool
@@ -282,24 +283,24 @@ class LimitReport(TypedDict):
     weights: dict[str, float]
     """Relative weight of limiters' flows, by name; limiters not named have 1."""
     match: dict[str, Any]
-    """What falls under it: keys of `match`."""
+    """The keys of `match`, which say what traffic the limit covers."""
     overrides: list[OverrideReport]
     """Keys with a rate and burst of their own, the first ones."""
     overrides_in_all: int
     """The number of such keys."""
     flow: str
-    """What makes a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
+    """The definition of a flow: for packets `5-tuple`, or `source/V4/V6` with prefix lengths."""
     limit_in_force_bps: float
     """The global limit less the shares of disconnected limiters."""
     demand_bps: float
     fleet: FleetView
     local_limit_bps: float | None
-    """None where the allocator has no local limit."""
+    """The local limit; None: the allocator has none."""
     drop_probability: float
     fill_rate_bps: float
     """Negative where the bucket drains."""
     depth_bytes: float | None
-    """None where there is no bucket."""
+    """The depth of the bucket; None: the limit has no bucket."""
     arrived_bytes: float
     arrived_packets: int
     forwarded_bytes: float
@@ -312,7 +313,7 @@ class LimitReport(TypedDict):
     flows: int
     """Flows in the sample."""
     waits: WaitsReport | None
-    """None: no item ever waits."""
+    """Waiting items; None: items of this limit never wait."""
 
 
 class HistoryEntry(TypedDict):
@@ -321,7 +322,7 @@ class HistoryEntry(TypedDict):
     t: float
     """Unix time."""
     limit: str
-    """Its name; empty if the entry is about no single limit."""
+    """Name of the limit; empty if the entry is about no single limit."""
     id: int | None
     change: str
     """`added`, `removed` or `changed`; `more`: of one change, those limits that have no entry;
@@ -333,13 +334,14 @@ class HistoryEntry(TypedDict):
     via: str
     """`control`, `reload`, `signal`, `registry` or `start`."""
     uid: int | None
-    """Of the client on the control socket, as the next three."""
+    """User id of the client on the control socket; the next three keys are about the same
+    client."""
     user: str | None
     login: str | None
     """User that logged in, if the kernel knows it: with sudo another than `user`."""
     pid: int | None
     revision: int | None
-    """Of the fleet's registry."""
+    """Revision of the fleet's registry."""
     saved: bool
 
 
@@ -351,13 +353,13 @@ class SuggestionReport(TypedDict):
     rate_bps: float
     burst_bytes: float
     part: float
-    """Of the seconds with traffic, that did not exceed the rate."""
+    """Part of the seconds with traffic that did not exceed the rate."""
     seconds: int
     """Seconds with traffic."""
     seen_s: float
     """Time since the first traffic in mode shadow or pause."""
     interval_s: float
-    """Of the counts: the burst is exact to two intervals of the rate."""
+    """Interval of the counts: the burst is exact to two intervals of the rate."""
 
 
 class PeerReport(TypedDict):
@@ -367,7 +369,7 @@ class PeerReport(TypedDict):
     address: str
     connected: bool
     verdict: Verdict
-    """What probes found."""
+    """The verdict of probes."""
     age_s: float | None
     """Time since the last update; None where there was none."""
     received: int
@@ -377,23 +379,23 @@ class PeerReport(TypedDict):
 
 
 class Told(TypedDict):
-    """What a peer told about one limit, and counts here."""
+    """The value that a peer told about one limit, and that counts here."""
 
     peer: str
     value: float
-    """Of the `quantity` of the limit's `fleet`."""
+    """The value, of the `quantity` of the limit's `fleet`."""
     limiters: int
-    """How many limiters it is the sum of: in a tree the peer and those behind it; 0: they are
-    disconnected, and what they want still counts."""
+    """Number of limiters in the sum: in a tree the peer and those behind it. 0: they are
+    disconnected, and their demand still counts."""
 
 
 class MeasuredRate(TypedDict):
-    """What a peer says that it does with one limit, over a second or so."""
+    """The rates of one limit at a peer, as the peer reports them, over about a second."""
 
     peer: str
     """Empty: the sum of those with lower rates."""
     limiters: int
-    """How many limiters it is the sum of."""
+    """Number of limiters in the sum."""
     forwarded_bps: float
     dropped_bps: float
 
@@ -404,9 +406,10 @@ class LiveLimit(LimitReport):
     counted_age_s: float
     """Age of the counters: time since the limit's last tick; 0 if it is quiescent."""
     told: list[Told]
-    """What the neighbours told; empty with `pushsum`, whose peers tell no such values."""
+    """The values that the neighbours told; empty with `pushsum`, whose peers tell no such
+    values."""
     measured: list[MeasuredRate]
-    """Of the limit to `show`: what peers that answer forward, the largest rates first."""
+    """For the limit to `show`, the rates of peers that answer, the largest first."""
 
 
 class PeerHealth(TypedDict):
@@ -432,7 +435,7 @@ class Event(TypedDict):
 
 
 class LiveReport(TypedDict):
-    """What the page shows: GET /v1/live."""
+    """The figures of the page: GET /v1/live."""
 
     t: float
     """Unix time."""
@@ -440,7 +443,8 @@ class LiveReport(TypedDict):
     matching: int
     """Limits whose name contains what was searched for; without a search, all."""
     limits: list[LiveLimit]
-    """Those of them with the highest demand as part of their rate, in the configuration's order."""
+    """The matching limits with the highest demand as part of their rate, in the configuration's
+    order."""
     peers: list[PeerHealth]
     """The first hundred: those that are not well come first."""
     events: list[Event]

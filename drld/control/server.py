@@ -40,7 +40,7 @@ KEPT_PLACES = 8
 """Connections that only root and the daemon's own user may have: the group cannot lock them out."""
 SOCKET_MODE = 0o660
 _BACKLOG = MAX_CONNECTIONS
-"""As many may wait as are served: a client that does not wait for a place would fail (EAGAIN)."""
+"""Clients that may wait in the kernel: one that finds no place there would fail (EAGAIN)."""
 _RETRY_S = 0.2
 _PASSING = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
@@ -119,14 +119,14 @@ class Conversation(Protocol):
 
 
 class Connections:
-    """The clients of one server, who share the loop with the daemon and with each other.
+    """The clients of one server. They share the event loop with the daemon and with each other.
 
-    These are processes of this host; a server with other clients has a subclass.
+    These clients are processes of this host; a server with other clients has a subclass.
     """
 
     kind, a_kind = "control", "a control"
     max_head_bytes = MAX_HEAD_BYTES
-    """Of a request."""
+    """Largest head of a request."""
 
     def __init__(self, app: ASGIApp, turns: Turns) -> None:
         """Have an application answer, which takes turns with all others."""
@@ -171,11 +171,12 @@ class Connections:
             connection.drain()
 
     def peer(self, sock: trio.socket.SocketType, _address: object) -> object:
-        """Who has connected; the application finds it in the `state` of each request."""
+        """The client that has connected; the application finds it in the `state` of each
+        request."""
         return Credentials.of(sock)
 
     def places(self, peer: object) -> int:
-        """How many connections there may be for one of this client's."""
+        """The largest number of connections at which this client may open another."""
         assert isinstance(peer, Credentials)
         kept = 0 if peer.uid in (0, os.geteuid()) else KEPT_PLACES
         return MAX_CONNECTIONS - kept
@@ -189,11 +190,11 @@ class Connections:
         return None
 
     def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:
-        """What is spoken HTTP over."""
+        """The stream that carries HTTP."""
         return trio.SocketStream(sock)
 
     def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
-        """What serves one client."""
+        """The object that serves one client."""
         return Connection(self._app, self._turns, stream, peer, self.max_head_bytes)
 
     async def pause(self) -> None:

@@ -1,7 +1,7 @@
-"""Fan-out of trace records to whoever reads them, none of whom can hold up the daemon.
+"""Fan-out of trace records to readers, none of which can hold up the daemon.
 
-Each reader has a buffer of its own. Where it is full, the oldest record makes room for the
-newest: who looks at a trace wants to see the present, and to know how much was missed.
+Each reader has a buffer of its own. If it is full, the oldest record makes room for the newest,
+because readers want to see the present, and to know how many records they missed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import trio
 
 
 class Turns:
-    """Shared by all who take turns; a piece of work is a few milliseconds at most."""
+    """The turns of all tasks that share them; a piece of work takes a few milliseconds at most."""
 
     def __init__(self) -> None:
         self._next = trio.Lock()

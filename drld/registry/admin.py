@@ -36,7 +36,7 @@ class Status:
     name: str
     member: Member
     alive: Alive | None
-    """None: etcd has not heard from the member for its time to live."""
+    """The report of the member; None: etcd has not heard from it for its time to live."""
 
 
 class Fleet:

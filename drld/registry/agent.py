@@ -71,7 +71,7 @@ class Agent:
         self._prepare = prepare
         self._reconfigure = reconfigure
         self._changing = trio.Lock()
-        """Held from a preparation until its configuration is in force."""
+        """A lock that is held from a preparation until its configuration is in force."""
         self._registry = Registry(
             self._keys, file.name, file.listen, Readers(file.gossip.interval_ns, file.registry)
         )

@@ -81,7 +81,7 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
 
 
 def load(path: str, keys: Keys) -> Remembered | None:
-    """Read the file; None if it is missing, damaged or of another fleet, which is logged."""
+    """Read the file; None: it is missing, damaged or of another fleet, and the log says so."""
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(2 * MAX_BYTES + 1)

@@ -54,7 +54,8 @@ class Upkeep:
         self._lease = 0
         self._renew_at = 0.0
         self._absent_since: dict[tuple[str, int], float] = {}
-        """By member and the revision of its key, as a member that registers again was present."""
+        """The members that were present, each with the revision of its key: one that registers
+        again differs."""
         self._woken = trio.Event()
 
     def wake(self) -> None:

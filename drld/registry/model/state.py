@@ -135,7 +135,8 @@ class Registry:
         return bool(gone) and 0 < self.revision <= revision
 
     def read_ahead(self, items: Iterable[Event]) -> None:
-        """Read values that the next `resync` takes over, so that it is quick; errors are its."""
+        """Read values before the next `resync` uses them, which makes it quick; `resync` reports
+        errors."""
         for key, raw, _ in items:
             if raw is not None and (self.keys.member_of(key) or self.keys.limit_of(key)):
                 with contextlib.suppress(ConfigError):
@@ -329,7 +330,7 @@ class Registry:
         return True
 
     def _value(self, key: str, raw: bytes) -> Any:
-        """What a member's or a limit's value says.
+        """The member or limit that a value describes.
 
         Raises:
             ConfigError: it is no such value.
