@@ -41,8 +41,10 @@ def work() -> None:
         callers = due(table, done_ns, until_ns)
         done_ns = until_ns
         answers = _ask(connection, table, callers) if callers else []
-        # An answer counts when it is there: later ones are nobody's.
-        step = min((time.monotonic_ns() - begin_ns) // step_ns, len(asked) - 1)
+        # An answer counts in the step in which it arrives, and not after the end of the run.
+        step = (time.monotonic_ns() - begin_ns) // step_ns
+        if step >= len(asked):
+            break
         for caller, yes in zip(callers, answers, strict=True):
             asked[step] += table.size
             admitted[step] += table.size * yes

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from drld import units
 from drld.errors import ConfigError
 from testbed.experiment import ALLOCATOR_NAMES, Experiment
 from testbed.harness.campaign import Campaign
@@ -17,7 +18,7 @@ from testbed.harness.ledger import RESULT, failed, read
 from testbed.harness.progress import Board
 from testbed.harness.schedule import Room
 from testbed.harness.series import Series, Setting
-from testbed.harness.tables import disturbances_of, event_table_of, table_of
+from testbed.harness.tables import disturbances_of, event_table_of, legend_of, table_of
 from testbed.interrupt import run_to_end
 
 OUT = Path("testbed-out")
@@ -100,6 +101,7 @@ def run_experiment(
         refuse(loaded)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    click.echo(f"{units.human_rate(loaded.table.limit.rate * 8)}: {loaded.table.description}")
     directory = out or OUT / f"{loaded.table.name}{'-sim' if simulated else ''}"
     place = directory.resolve()
     setting = Setting(
@@ -122,7 +124,8 @@ def show(result: dict[str, Any], directory: Path, *, plots: bool) -> None:
     if result["runs"]:
         click.echo(table_of(result))
         if events := event_table_of(result):
-            click.echo(f"\n{events}\n")
+            click.echo(f"\n{events}")
+        click.echo(legend_of(result))
         for disturbance in disturbances_of(result):
             click.echo(disturbance)
         click.echo(f"{directory / RESULT}")

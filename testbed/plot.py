@@ -20,6 +20,8 @@ _SMOOTHING_S = 1.0
 """Rates are averages over this time: samples of 50 ms of a few TCP flows are noise."""
 _LABELLED_WARMUP = 0.12
 """A warm-up shorter than this share of the run leaves no room for its name."""
+_LEGEND_INCHES = 1.7
+"""Width of an entry of the legend: a limiter, its flows, and a patch of colour."""
 RATE_LABEL = "Forwarding rate (Mbit/s, 1 s average)"
 MBIT = 1e6
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a100", "#7f4fa3")
@@ -47,6 +49,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.edgecolor": "#8a8a8a",
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.8,
     "xtick.color": MUTED,
@@ -90,37 +93,43 @@ def rates_figure(
 def limit_line(
     axes: Axes, limit: float, label: str | None = None, *, upright: bool = False
 ) -> None:
-    """A dashed line at the limit; `upright` if the horizontal axis has the rates."""
+    """A dashed line at the limit, above all else; `upright` if the horizontal axis has rates."""
     draw = axes.axvline if upright else axes.axhline
-    draw(limit, color=_LIMIT_COLOUR, linewidth=1.1, linestyle=(0, (5, 3)), label=label)
+    draw(limit, color=_LIMIT_COLOUR, linewidth=1.6, linestyle=(0, (5, 3)), label=label, zorder=4)
 
 
 def panel(axes: Axes, result: Mapping[str, Any], run: Mapping[str, Any], top: float) -> None:
-    """One allocator: a line for each limiter, their sum, and the limit."""
+    """One allocator: the limiters' rates on each other, which are their sum, under the limit."""
     series = run["series"]
     step_s = run["series_step_s"]
     smooth = max(round(_SMOOTHING_S / step_s), 1)
     forwarded = {name: [row[1] for row in rows] for name, rows in series.items()}
     total = [sum(column) for column in zip(*forwarded.values(), strict=True)]
     times = [row[0] + step_s for row in next(iter(series.values()))]
+    below: list[float] = []
     for colour, (label, values, value_times) in zip(
         COLOURS * len(forwarded), _by_limiter(result, run, forwarded, times), strict=False
     ):
         width = smooth if len(values) == len(times) else round(_SMOOTHING_S / run["flow_step_s"])
-        axes.plot(value_times, _smoothed(values, width), color=colour, linewidth=1.5, label=label)
-    axes.plot(times, _smoothed(total, smooth), color=_TOTAL_COLOUR, linewidth=1.5, label="total")
-    limit_line(axes, result["limit_bps"] / MBIT, "limit")
-    axes.axvspan(0, run["warmup_s"], color="#000000", alpha=0.045, linewidth=0)
+        rates = _smoothed(values, width)
+        below = below or [0.0] * len(rates)
+        above = [sum(pair) for pair in zip(below, rates, strict=True)]
+        axes.fill_between(value_times, below, above, color=colour, alpha=0.75, lw=0, label=label)
+        below = above
+    axes.plot(times, _smoothed(total, smooth), color=_TOTAL_COLOUR, linewidth=1.2, label="total")
+    limit_mbit = result["limit_bps"] / MBIT
+    limit_line(axes, limit_mbit, f"limit ({limit_mbit:g} Mbit/s)")
+    axes.axvspan(0, run["warmup_s"], color="#000000", alpha=0.045, linewidth=0, zorder=0)
     if run["warmup_s"] > _LABELLED_WARMUP * run["seconds"]:
         axes.annotate(
-            "warm-up", (run["warmup_s"] / 2, 0), xytext=(0, 4), textcoords="offset points",
+            "warm-up", (run["warmup_s"] / 2, top), xytext=(0, -10), textcoords="offset points",
             ha="center", color=MUTED, fontsize=8,
         )  # fmt: skip
     axes.set_xlim(0, run["seconds"])
     axes.set_ylim(0, top)
     axes.set_title(TITLES.get(run["allocator"], run["allocator"]))
     used = run["aggregate_bps"] / result["limit_bps"]
-    fairness = "" if run["jain"] is None else f"Jain {run['jain']:.3f}, "
+    fairness = "" if run["jain"] is None or run["events"] else f"Jain {run['jain']:.3f}, "
     axes.set_title(
         f"{fairness}rate {used:.3f} of the limit",
         loc="right", fontsize=8.5, fontweight="normal", color=MUTED,
@@ -186,9 +195,10 @@ def _smoothed(values: Sequence[float], width: int) -> list[float]:
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels."""
+    """One legend for all panels, in as many rows as the figure's width needs."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 8))
+    columns = max(int(figure.get_figwidth() / _LEGEND_INCHES), 1)
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), columns))
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -78,7 +78,7 @@ class Ledger:
     def discard(self, allocator: str, repetition: int, reason: str) -> None:
         """Add a failed attempt."""
         self._notes.note(
-            f"{self._name}: {allocator}, repetition {repetition} does not count: {reason}"
+            f"{self._name}: an attempt at {allocator}, run {repetition} does not count: {reason}"
         )
         self.result["discarded"].append(
             {"allocator": allocator, "repetition": repetition, "reason": reason}

@@ -21,7 +21,8 @@ def table_of(result: dict[str, Any]) -> str:
     columns: list[_Column] = [
         ("rate/limit", 3, lambda run: run["aggregate_bps"] / result["limit_bps"]),
         *((name, 3, _share(name)) for name in limiters),
-        ("Jain", 3, lambda run: run["jain"]),
+        # Flows that come and go during a run do not have the same due.
+        ("Jain", 3, lambda run: None if run["events"] else run["jain"]),
         ("1s<=1.10", 2, lambda run: run["windows_within_limit"]),
         ("gossip B/s", 0, lambda run: run["gossip"]["bytes_per_limiter_per_s"]),
     ]
@@ -40,12 +41,27 @@ def table_of(result: dict[str, Any]) -> str:
     return aligned(rows, left=1)
 
 
+def legend_of(result: dict[str, Any]) -> str:
+    """An explanation of the columns of both tables."""
+    lines = [
+        "rate/limit: what all limiters forwarded, over the limit. "
+        "A limiter's column: its part of that.",
+        "Jain: Jain's index of the flows' goodputs; 1 means that they are equal.",
+        "1s<=1.10: the part of all seconds with at most 1.10 of the limit. "
+        "gossip B/s: what one limiter sends.",
+    ]
+    if any(run["events"] for run in result["runs"]):
+        lines.append("t80: time from an event until a flow has 80 % of its fair share.")
+    return "\n".join(lines)
+
+
 def disturbances_of(result: dict[str, Any]) -> list[str]:
-    """A sentence for each disturbance of a run that still counts."""
+    """A line for each run that the host disturbed and that still counts."""
     return [
-        f"The host disturbed a run of {run['allocator']}, so its figures are no measurement: {text}"
+        f"The host was too busy for {run['allocator']}, run {run['repetition']}, so its figures "
+        f"are no measurement: {'; '.join(run['disturbances'])}"
         for run in result["runs"]
-        for text in run.get("disturbances", ())
+        if run.get("disturbances")
     ]
 
 

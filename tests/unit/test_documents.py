@@ -57,10 +57,12 @@ def test_files_modules_and_tests_are_there(document: Path) -> None:
         assert re.search(rf"def test_\w*{selected}", TESTS), selected
 
 
-def test_the_readme_leads_to_every_document() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\]\(([^)#\s]+\.md)\)", readme)) | {"README.md", "CHANGELOG.md"}
-    assert {str(path.relative_to(ROOT)) for path in DOCUMENTS} == named
+def test_the_readme_and_the_index_lead_to_every_document() -> None:
+    named = {ROOT / "README.md", ROOT / "CHANGELOG.md"}
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        links = re.findall(r"\]\(([^)#\s]+\.md)\)", page.read_text(encoding="utf-8"))
+        named |= {(page.parent / link).resolve() for link in links}
+    assert set(DOCUMENTS) <= named
 
 
 def test_the_architecture_names_classes_and_methods_that_are_there() -> None:

@@ -200,7 +200,7 @@ async def test_a_run_that_does_not_count_is_done_again_and_the_third_time_alone(
     assert [item["reason"] for item in written(tmp_path)["discarded"]] == [
         "late", "late again",
     ]  # fmt: skip
-    assert "a: ctb, repetition 1 does not count: late again" in said
+    assert "a: an attempt at ctb, run 1 does not count: late again" in said
     attempts = [(task.attempt, task.alone) for task in answers.tasks if task.allocator == "ctb"
                 and task.repetition == 1]  # fmt: skip
     assert attempts == [(1, False), (2, False), (3, True)]

@@ -24,7 +24,7 @@ def test_a_disturbance_is_named() -> None:
     seen = observation(SMALL, layout, {"f1": 375_000, "f2": 875_000})
     disturbed = record(SMALL, "ctb", 1, layout, replace(seen, disturbances=("late",)))
     (remark,) = tables.disturbances_of({"runs": [disturbed, a_run("fps", 1)]})
-    assert remark.startswith("The host disturbed a run of ctb")
+    assert remark.startswith("The host was too busy for ctb, run 1")
     assert remark.endswith("late")
 
 
@@ -73,6 +73,20 @@ def test_the_table_of_events_has_a_row_for_each_kind_and_allocator() -> None:
     assert "0.25 (0.25..0.25)" in rows[1]
     assert rows[1].endswith("0.90")
     assert rows[3].endswith("1.15")
+
+
+def test_the_legend_explains_the_columns_that_there_are() -> None:
+    run = a_run("fps", 1)
+    quiet = tables.legend_of({"runs": [run]})
+    assert "1s<=1.10" in quiet
+    assert "t80" not in quiet
+    assert "t80" in tables.legend_of({"runs": [{**run, "events": [an_event("join", 0.5)]}]})
+
+
+def test_flows_that_come_and_go_have_no_index_of_fairness() -> None:
+    run = {**a_run("fps", 1), "events": [an_event("join", 0.5)]}
+    _, row = tables.table_of({"limiters": [], "limit_bps": 10e6, "runs": [run]}).splitlines()
+    assert row.split()[:4] == ["fps", "1", "1.000", "-"]
 
 
 def test_without_events_there_is_no_table_of_them() -> None:
