@@ -20,7 +20,7 @@ _START_S = 0.3
 
 
 class CaseLike(Protocol):
-    """What every case has."""
+    """The properties that every case has."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
