@@ -20,8 +20,8 @@ from drld.errors import DatapathError
 
 HASH, ARRAY, PERCPU_ARRAY, RINGBUF = 1, 2, 6, 27
 
-SOCKET_FILTER, SCHED_CLS = 1, 3
-"""Types of programs: filters of a socket, classifiers at an interface."""
+SOCKET_FILTER, SCHED_CLS, TRACING = 1, 3, 26
+"""Types of programs: filters of a socket, classifiers at an interface, traces of the kernel."""
 
 TCX_INGRESS, TCX_EGRESS = 46, 47
 """Hooks of an interface that take programs without a filter (Linux 6.6)."""
@@ -31,6 +31,7 @@ NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
 _PROG_ATTACH, _PROG_DETACH, _PROG_QUERY, _ENABLE_STATS = 8, 9, 16, 32
+_RAW_TRACEPOINT_OPEN, _TRACE_FENTRY = 17, 24
 _REPLACE, _BEFORE = 1 << 2, 1 << 3
 _MOST_ATTACHED = 64
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361}
@@ -185,8 +186,22 @@ class Program:
         self.fd = fd
 
     @classmethod
-    def load(cls, name: str, code: Code, maps: Mapping[str, Map], kind: int = SCHED_CLS) -> Program:
-        """Load a program of a type (`SCHED_CLS`) with its maps.
+    def load(
+        cls,
+        name: str,
+        code: Code,
+        maps: Mapping[str, Map],
+        kind: int = SCHED_CLS,
+        function: int = 0,
+    ) -> Program:
+        """Load a program.
+
+        Args:
+            name: the program's name; the kernel keeps 15 bytes of it.
+            code: its instructions.
+            maps: its maps, by name.
+            kind: its type, such as `SCHED_CLS`.
+            function: BTF number of the kernel's function that it is to trace (`TRACING`); else 0.
 
         Raises:
             DatapathError: the kernel refuses; the error has the end of the verifier's log.
@@ -196,15 +211,16 @@ class Program:
             struct.pack_into("<i", linked, index * 8 + 4, maps[target].fd)
         instructions = ctypes.create_string_buffer(bytes(linked), len(linked))
         licence = ctypes.create_string_buffer(_LICENSE)
+        tracing = 0, _TRACE_FENTRY if function else 0, 0, 0, 0, 0, 0, 0, 0, function
 
         def attempt(log: ctypes.Array[ctypes.c_char] | None) -> int:
             fd, _ = _call(
                 _PROG_LOAD,
                 struct.pack(
-                    "<IIQQIIQII16sII",
+                    "<IIQQIIQII16sIIIIQIIQII",
                     *(kind, len(linked) // 8, _address(instructions), _address(licence)),
                     *(1 if log else 0, len(log) if log else 0, _address(log) if log else 0),
-                    *(0, 0, _name(name), 0, 0),
+                    *(0, 0, _name(name), *tracing),
                 ),
             )
             return fd
@@ -318,6 +334,18 @@ def detach(index: int, hook: int, program: Program) -> None:
         OSError: the program is not on the hook.
     """
     _call(_PROG_DETACH, struct.pack("<IIIIIIQ", index, program.fd, hook, 0, 0, 0, 0))
+
+
+def trace(program: Program) -> int:
+    """Run a program of type `TRACING` whenever its function begins (Linux 5.5).
+
+    Returns:
+        A descriptor; the program runs until it is closed.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    return _call(_RAW_TRACEPOINT_OPEN, struct.pack("<QIxxxx", 0, program.fd))[0]
 
 
 def enable_statistics() -> int:

@@ -1,4 +1,4 @@
-"""Compares the times of the socket filter with those of a packet capture.
+"""Compares the times of the socket filter with those of a packet capture or a trace of the kernel.
 
     src ==== router ==== sink
 
@@ -10,7 +10,8 @@ an oracle computes when each message arrived: the latest time of its bytes and o
 The sequence numbers wrap in the middle of the stream: the sender sets its first one (TCP_REPAIR).
 
 The packet socket sees a packet before TCP does, in the same turn of the kernel. Its wall-clock time
-is converted by the offset of the clocks, which must not change meanwhile.
+is converted by the offset of the clocks, which must not change meanwhile. The trace sees a segment
+where TCP begins (`testbed.messages.tracer`), and has the filter's clock.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from testbed import netns
 from testbed.crew import crew
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.messages.comparison import SEQUENCES, Comparison, Message, Segment
+from testbed.messages.tracer import Tracer
 from testbed.stamps import ANY, Recorder
 from testbed.topology import SINK, build_line
 
@@ -71,6 +73,8 @@ class Stream:
     """Share of the packets."""
     held_up: float = 0.01
     """Share of the packets that come later than those behind them."""
+    traced: bool = False
+    """Whether the oracle is a trace of the kernel instead of a packet capture."""
     seed: int = 1
 
 
@@ -204,10 +208,14 @@ class _Receiver:
                 netns.within(netns.namespace(SINK), self._listening)
             )
             packets = _PACKETS_A_MESSAGE * self._stream.messages + 1000
-            self._recorder = netns.within(
-                netns.namespace(SINK), lambda: Recorder("in", packets, ANY)
-            )
-            opened.callback(self._recorder.close)
+            if self._stream.traced:
+                self._tracer = Tracer(6 if self._stream.ipv6 else 4, packets)
+                opened.callback(self._tracer.close)
+            else:
+                self._recorder = netns.within(
+                    netns.namespace(SINK), lambda: Recorder("in", packets, ANY)
+                )
+                opened.callback(self._recorder.close)
             self._open = opened.pop_all()
         return self
 
@@ -236,7 +244,7 @@ class _Receiver:
         ends = _ends(self._stream)
         messages: list[Message] = []
         try:
-            connection, _ = self._listener.accept()
+            connection, (_, client_port, *_) = self._listener.accept()
             with connection:
                 segments = stamps.of(connection)
                 connection.settimeout(_PATIENCE_S)
@@ -257,30 +265,46 @@ class _Receiver:
                 sent.result()
             raise MeasurementError("the stream did not come through") from None
         sent.result()
-        if abs(_clock_offset() - offset_ns) > _CLOSE_NS:
-            raise DisturbedError("the wall clock was set")
-        if self._recorder.missed():
-            raise MeasurementError(f"{self._recorder.missed()} packets were not captured")
         assert isinstance(segments, _Recording)
-        captured = [
-            Segment(time_ns - offset_ns, *payload)
-            for time_ns, length, packet in self._recorder.packets()
-            if (payload := _payload(packet, length)) is not None
-        ]
+        captured = self._traced(client_port) if self._stream.traced else self._captured(offset_ns)
         tally = stamps.tally
         return Comparison(
             _first(self._stream), segments.told, captured, messages, tally.unstamped, stamps.lost
         )
 
+    def _captured(self, offset_ns: int) -> list[Segment]:
+        """What the packet socket saw.
 
-def _payload(packet: bytes, length: int) -> tuple[int, int] | None:
-    """Sequence number and length of what a packet carries to the sink; None: nothing."""
-    at = 40 if packet[0] >> 4 == 6 else (packet[0] & 15) * 4
-    protocol = packet[6] if packet[0] >> 4 == 6 else packet[9]
-    if protocol != socket.IPPROTO_TCP:
-        return None
-    _, port, sequence, _, words = struct.unpack_from("!HHIIB", packet, at)
-    size = length - at - (words >> 4) * 4
+        Raises:
+            DisturbedError: the wall clock was set meanwhile.
+            MeasurementError: packets are missing.
+        """
+        if abs(_clock_offset() - offset_ns) > _CLOSE_NS:
+            raise DisturbedError("the wall clock was set")
+        if self._recorder.missed():
+            raise MeasurementError(f"{self._recorder.missed()} packets were not captured")
+        found = []
+        for time_ns, length, packet in self._recorder.packets():
+            at = 40 if packet[0] >> 4 == 6 else (packet[0] & 15) * 4
+            protocol = packet[6] if packet[0] >> 4 == 6 else packet[9]
+            if protocol == socket.IPPROTO_TCP and (payload := _payload(packet[at:], length - at)):
+                found.append(Segment(time_ns - offset_ns, *payload))
+        return found
+
+    def _traced(self, client_port: int) -> list[Segment]:
+        """What `tcp_v4_rcv` or `tcp_v6_rcv` was called with, for this connection."""
+        client = client_port.to_bytes(2, "big")
+        return [
+            Segment(time_ns, *payload)
+            for time_ns, length, header in self._tracer.segments()
+            if header[:2] == client and (payload := _payload(header, length))
+        ]
+
+
+def _payload(segment: bytes, length: int) -> tuple[int, int] | None:
+    """Sequence number and length of what a TCP segment carries to the sink; None: nothing."""
+    _, port, sequence, _, words = struct.unpack_from("!HHIIB", segment)
+    size = length - (words >> 4) * 4
     return (sequence, size) if port == PORT and size else None
 
 

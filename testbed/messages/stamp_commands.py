@@ -49,12 +49,13 @@ def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, **stream: Any) -
 
 @click.command("capture")
 @click.option("--messages", type=click.IntRange(100, 1_000_000), default=100_000, show_default=True)
+@click.option("--traced", is_flag=True, help="Trace the kernel's TCP instead, where it can be.")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "capture", show_default=True)
-def capture_command(messages: int, out: Path) -> None:
+def capture_command(messages: int, traced: bool, out: Path) -> None:
     """Compare the socket filter's times with a packet capture's, at losses and disorder of 1 %."""
     rows = []
     for ipv6 in (False, True):
-        stream = capture.Stream(messages, ipv6)
+        stream = capture.Stream(messages, ipv6, traced=traced)
         found = run_to_end(partial(undisturbed, partial(capture.compare, stream)))
         if not found.same_segments():
             raise click.ClickException("the filter and the capture have other segments")

@@ -1,9 +1,10 @@
-"""Adds and removes limits by drlctl while traffic flows: no packet is lost, and no memory grows.
+"""Adds and removes limits while traffic flows: no packet is lost, and no memory is.
 
     sudo .venv/bin/python -m tests.kernel.many_changes [--datapath nfqueue] [COUNT]
 
-Minutes for the 1,000 limits of the default, so no test of the suite: `test_limits_kernel` changes
-a few. The daemon's memory is read each tenth of the way; the first tenth warms it up.
+It takes minutes with 1,000 limits, the default. So it is no test of the suite: `test_limits_kernel`
+changes a few. The changes are those of drlctl, without its start. The daemon's memory is read each
+tenth of the way; the first tenth warms it up.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .test_limits_kernel import WIDE, traffic
 from .topology import Topology, remove_stale
 
 MOST_GROWTH_KB = 2048
-"""The history of changes grows to 512 kB of text. What is kept of each limit beside that, for ever,
-would be more with 1,000: an interpreter's memory is not still by itself."""
+"""The history of changes grows to 512 kB of text, and an interpreter's memory varies by itself.
+If each of 1,000 limits left 2 kB behind, the growth would be larger."""
 STEPS = 10
 PAUSE_S = 0.002
-"""Between two packets: without one, drlctl waits for the processor."""
+"""Between two packets: without one, the daemon waits for the processor."""
 
 
 def main() -> int:
@@ -62,8 +63,9 @@ def changed(topology: Topology, daemon: DaemonHost, count: int) -> int:
                 )
                 print(said, flush=True)
             name = f"added-{number}"
-            daemon.ctl("limit", "add", "--name", name, "--rate", "1gbit", "--out", "out0")
-            daemon.ctl("limit", "remove", name)
+            added = {"name": name, "rate": "1gbit", "match": {"out": "out0"}}
+            daemon.post("/v1/limits", {"limits": [added]})
+            daemon.post(f"/v1/limits/{name}/remove", {})
         seen.append(held(daemon))
     sent, came = counts()
     warm, last = seen[1], seen[-1]
