@@ -1,11 +1,11 @@
-# Sourced by scripts/test-systemd and scripts/test-package: a systemd of its own, in namespaces of its own.
-# Works whether or not systemd is the init of this host; nothing of it reaches the host's files, services,
-# network or firewall. The script runs itself: first with --private, then with --init in the new namespaces.
+# scripts/test-systemd and scripts/test-package source this file. It starts a systemd in new namespaces, whatever
+# this host's init is, and changes nothing in the host's files, services, network or firewall. The script runs
+# itself twice: with --private, then with --init in the new namespaces.
 boot_deadline_s=60
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
-# Mounts of ours are not to be seen by the host; they go with the last process that is in here.
+# The host does not see the mounts, and they end with the last process of the namespace.
 make_private() {
     if [[ $EUID -ne 0 ]]; then
         echo "$0: run it as root (sudo $0): it makes namespaces and mounts" >&2
@@ -14,7 +14,7 @@ make_private() {
     exec unshare --mount --propagation slave "$0" --private "$@"
 }
 
-# A folder in memory for what is written, and a control group.
+# Makes a folder in memory, for all files that are written, and a control group.
 make_own() {
     if [[ ! -x /lib/systemd/systemd ]]; then
         say "installing systemd"
@@ -33,7 +33,7 @@ make_own() {
 }
 
 finish() {
-    # With an init all processes of its namespace end.
+    # When an init ends, the kernel ends all processes of its namespace.
     [[ -z $machine ]] || kill -KILL "$machine" 2>/dev/null || true
     [[ -z $machine ]] || wait "$machine" 2>/dev/null || true
     until find "$group" -depth -type d -exec rmdir {} + 2>/dev/null; do sleep 0.1; done
@@ -61,7 +61,7 @@ boot() {
 
 inside() { nsenter --target "$init" --root --mount --pid --net --uts --ipc --cgroup "$@"; }
 
-# What no root of files has: devices, and folders in memory for the further arguments.
+# mount_kernel ROOT FOLDER...: mounts the kernel's file systems, makes devices, and puts the folders into memory.
 mount_kernel() {
     local root=$1 directory device
     mount -t proc proc "$root/proc"
@@ -82,7 +82,7 @@ mount_kernel() {
     chmod 1777 "$root/tmp"
 }
 
-# Of the root's units the journal alone, and none that something has enabled. `none` is an empty folder.
+# quiet_units ROOT NONE: lets the journal start and no other unit. NONE is an empty folder, which hides the others.
 quiet_units() {
     local root=$1 none=$2 directory
     rm -rf "$root"/etc/fstab "$root"/etc/systemd/{system,system.conf.d,journald.conf.d}

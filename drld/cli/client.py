@@ -17,7 +17,7 @@ import click
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
 _SILENT = "the daemon at {} does not answer"
-_UNKNOWN = "; the change may have been made: look before you try again"
+_UNKNOWN = "; the change may be in force: check with drlctl before you try again"
 _STRANGER = "the process that answers on the socket is not drld"
 
 
@@ -32,11 +32,11 @@ class Refused(click.ClickException):
 
 
 class NotFound(Refused):
-    """There is no such limit."""
+    """The daemon has no such limit."""
 
 
 class Daemon:
-    """A daemon that is asked only when a command needs to know something."""
+    """The daemon; a connection is made for each question."""
 
     def __init__(self, given: str | None, timeout_s: float = _TIMEOUT_S) -> None:
         """`given` is the socket's path; `timeout_s` bounds each wait for the daemon."""
@@ -44,7 +44,7 @@ class Daemon:
         self._timeout_s = timeout_s
 
     def get(self, path: str) -> Any:
-        """Fetch one JSON value.
+        """Get one JSON value.
 
         Raises:
             Refused: the daemon cannot be reached, or refuses.
@@ -53,7 +53,7 @@ class Daemon:
             return _value(response)
 
     def post(self, path: str, body: object = None) -> Any:
-        """Ask for something to be done, with a JSON value; return what the daemon says.
+        """Post a JSON value, and return the daemon's answer.
 
         Raises:
             Refused: as `get`; its `problems` are those of a configuration that was refused.
@@ -104,7 +104,7 @@ class Daemon:
 def _connected(path: Path, timeout_s: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # While too many wait for the daemon, a socket that does not block fails at once (unix(7)).
+        # If the daemon's backlog is full, a non-blocking connect() fails at once (unix(7)).
         whole = int(timeout_s)
         bound = struct.pack("ll", whole, int((timeout_s - whole) * 1e6))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -141,7 +141,7 @@ class Problems(Refused):
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(
-            "the daemon keeps its configuration, for the file cannot be used:\n"
+            "the daemon keeps its configuration, because the file cannot be used:\n"
             + "\n".join(problems)
         )
         self.problems = problems
@@ -151,14 +151,14 @@ def find_socket(given: str | None) -> Path:
     """The control socket to use: the given one, else the only one there is.
 
     Raises:
-        Refused: there is none.
-        click.UsageError: there are several.
+        Refused: no socket exists.
+        click.UsageError: several sockets exist.
     """
     if given:
         return Path(given)
     own = os.environ.get("XDG_RUNTIME_DIR")
     found = _sockets(RUN_DIRECTORY)
-    if own:  # Of a daemon that this user has started.
+    if own:  # This user may have started a daemon.
         found += _sockets(Path(own, "drld"))
     if len(found) > 1:
         listed = ", ".join(map(str, found))

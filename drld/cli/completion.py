@@ -1,4 +1,4 @@
-"""`drlctl completion SHELL`, and what completes names: those of the running daemon."""
+"""`drlctl completion SHELL`, and completion of names that the running daemon knows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drld.cli.client import Daemon
 from drld.cli.output import json_option, write_json
 
 _TIMEOUT_S = 0.5
-"""A shell waits for it: no names are better than a shell that hangs."""
+"""The shell waits for the daemon's answer. No names are better than a shell that hangs."""
 _DRLD = {
     "bash": "complete -f -W '--config --check --version --help' drld",
     "zsh": "_drld() { _arguments '--config[configuration]:file:_files' --check --version --help }\n"
@@ -20,7 +20,7 @@ _DRLD = {
     "fish": "complete -c drld -l config -r -F\n"
     "complete -c drld -f -l check\ncomplete -c drld -f -l version",
 }
-"""The daemon's options, which are few and do not change."""
+"""Scripts for the daemon's own options, which are few and do not change."""
 
 
 @click.command()
@@ -28,7 +28,7 @@ _DRLD = {
 @json_option
 @click.pass_context
 def completion(context: click.Context, shell: str, as_json: bool) -> None:
-    """Print what makes a shell complete drlctl and drld, names of limits and peers too.
+    """Print a script that makes a shell complete drlctl and drld, with names of limits and peers.
 
     \b
     drlctl completion bash > /etc/bash_completion.d/drlctl
@@ -47,7 +47,7 @@ def completion(context: click.Context, shell: str, as_json: bool) -> None:
 
 
 def _names(path: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What completes names of the objects that the daemon has there."""
+    """A function that completes the names of the objects at a path of the control API."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         daemon = Daemon(context.find_root().params.get("socket"), _TIMEOUT_S)

@@ -14,7 +14,7 @@ from drld.reload import check, differences, tables
 
 
 class _UnknownError(Refused):
-    """It cannot be said what differs."""
+    """The command cannot find out what differs."""
 
     exit_code = 2
 
@@ -47,7 +47,7 @@ def diff(daemon: Daemon, file: str | None, as_json: bool) -> None:
 
 
 def compared(daemon: Daemon, file: str | None) -> tuple[list[Difference], list[str]]:
-    """What differs, and why a reload would be refused.
+    """The differences, and the reasons for which a reload would be refused.
 
     Raises:
         Refused: the daemon cannot be reached, or a file cannot be used.

@@ -1,4 +1,4 @@
-"""`drlctl doctor`: what is wrong with this host and its daemon, and what to do."""
+"""`drlctl doctor`: checks of this host and its daemon, with reasons and remedies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MISTAKES_SHOWN = 5
 @json_option
 @click.pass_obj
 def doctor(daemon: Daemon, file: str | None, everything: bool, as_json: bool) -> None:
-    """Check this host and, if it runs, its daemon: what is wrong, why it matters, what to do.
+    """Check this host and its daemon, if one runs. Show what is wrong, why it matters, what to do.
 
     Datapaths are tried in a network namespace of their own, and only the cache of compiled programs
     may change. Without root some checks cannot look, and say so. Exit status: 0 nothing is wrong, 1
@@ -73,7 +73,7 @@ def _fields(found: Finding) -> list[tuple[str, str]]:
 
 
 def _examine(daemon: Daemon, file: str | None) -> Iterator[Finding]:
-    # These import what other commands need not wait for.
+    # These imports are slow, and other commands do without them.
     from drld.config import remarks
     from drld.doctor import fleet, host
     from drld.doctor.facts import host as facts
@@ -86,7 +86,7 @@ def _examine(daemon: Daemon, file: str | None) -> Iterator[Finding]:
         yield remark(
             "daemon",
             error.format_message(),
-            "nothing is limited where no daemon ran, and its state cannot be seen",
+            "without a daemon nothing is limited, and its state cannot be seen",
             "systemctl status drld   # or give its socket: drlctl --socket PATH doctor",
         )
     pid = status["pid"] if status else None
@@ -139,7 +139,7 @@ def _read(path: str) -> tuple[LimiterSpec | None, list[Finding]]:
 
 
 def _differing(daemon: Daemon) -> list[str] | None:
-    """The tables that a reload would change; None if it cannot be said."""
+    """The tables that a reload would change; None: unknown."""
     try:
         found, _ = compared(daemon, None)
     except Refused:

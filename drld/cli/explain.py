@@ -1,4 +1,4 @@
-"""`drlctl explain`: which limits an item meets, why, and what would happen to it now."""
+"""`drlctl explain`: the limits that an item falls under, and its verdict now."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 _HEADERS = ("LIMIT", "MODE", "VERDICT", "WHY", "BUCKET", "DEPTH", "FAIR RATE")
 _KEPT = 32_768
-"""Answers that are kept while a capture is explained: many of its items are alike. As JSON they
-take some 50 MB with two limits."""
+"""Answers that are kept while a capture is explained, because many of its items are alike. Kept as
+JSON, with two limits, they take about 50 MB."""
 _AT_ONCE = 8192
-"""Items that are read before the limits are asked about those that are new: a second's work."""
+"""Items that are read before the limits judge the new ones among them: about a second of work."""
 _BODY_BYTES = 65_000
-"""Of the items of a question to the daemon, which takes 65,536 bytes."""
+"""Bytes of the items in one question to the daemon; the whole question may have 65,536."""
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".jsonl", ".log")
-"""Names of files: what ends so is no item."""
+"""Endings of file names: an argument with one of these is no item."""
 
 
 class Limits(Protocol):
-    """Limits that are asked about items."""
+    """Limits that judge items."""
 
     def one(self, text: str) -> list[Explanation]:
         """What each limit does with an item.
 
         Raises:
-            InputError: the text is none.
+            InputError: the text is no item.
         """
 
     def many(self, found: Sequence[CapturedItem]) -> Iterator[list[Explanation]]:
@@ -60,7 +60,7 @@ class Limits(Protocol):
 @json_option
 @click.pass_obj
 def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: bool) -> None:
-    """Show which limits an item meets, why it misses the others, and its verdict now.
+    """Show the limits that an item falls under, why it misses the others, and its verdict now.
 
     ITEM is a packet, in words or as hexadecimal bytes from the IP header on; a request or a
     message, as NAME=VALUE pairs; or a file: a capture (pcap, pcapng), or a log of requests
@@ -129,7 +129,7 @@ class _File:
         """Read the file.
 
         Raises:
-            Refused: it cannot be used.
+            Refused: the file cannot be used.
         """
         from drld.config import load
         from drld.errors import ConfigError
@@ -162,7 +162,7 @@ class _File:
 
         record, policy = self._records[limit.id], limit.policy
         if policy.keyed is not None:
-            # The bucket of a key is all of it at every limiter.
+            # Each limiter enforces the whole rate and burst of a key.
             record = Enforcement(fill_rate=policy.rate, depth=policy.burst)
         return Policer(limit.policy, record, 0), record
 
@@ -188,7 +188,7 @@ def _explain_capture(
     """Explain each item of a capture to programs, and their verdicts in sum to people.
 
     Raises:
-        InputError: it is no capture, or damaged; the items before the damage are explained.
+        InputError: the file is no capture, or damaged; items before the damage are explained.
     """
     plane, captured = first_to_read(
         "explain", lambda it: (it, _captured(it, stream, words)), having="captured"
@@ -224,13 +224,13 @@ def _explain_capture(
 
 
 class _EachAsJson:
-    """An object for each item, one a line."""
+    """Writes an object for each item, one a line."""
 
     def __init__(self, plane: ModuleType) -> None:
         self._plane = plane
 
     def judged(self, item: Any, rows: list[Explanation]) -> str:
-        """What is kept of items that are alike: the object without its beginning."""
+        """The object for all equal items, without its beginning."""
         return json.dumps(_answer(self._plane, item, rows))[1:]
 
     def add(self, time_ns: int, kept: str) -> None:
@@ -238,11 +238,11 @@ class _EachAsJson:
         click.echo(f'{{"t": {json.dumps(time_ns / NS_PER_S)}, {kept}')
 
     def end(self) -> None:
-        """All are written."""
+        """Do nothing: all objects are written."""
 
 
 class _Sums:
-    """How many items got which verdict, and how many each remark is about."""
+    """Counts items by verdict and limits, and by remark."""
 
     def __init__(self, plane: ModuleType) -> None:
         self._plane = plane
@@ -250,7 +250,7 @@ class _Sums:
         self._remarks: Counter[str] = Counter()
 
     def judged(self, item: Any, rows: list[Explanation]) -> tuple[tuple[str, str], Sequence[str]]:
-        """What is kept of items that are alike: the verdict and the limits, and the remarks."""
+        """Verdict, limits and remarks of all equal items."""
         verdict, by = _overall(rows)
         limits = by or ", ".join(row["limit"] for row in rows) or NONE
         remarks = ["No limit sees it."] if item is None else self._plane.remarks(item)

@@ -36,7 +36,7 @@ class Fleets:
         self._file = file
 
     def ask(self, question: Callable[[Fleet], Awaitable[T]]) -> T:
-        """Do something with the fleet.
+        """Ask the fleet a question, or change it.
 
         Raises:
             Refused: etcd cannot be reached or refuses, or what is asked for is a mistake.
@@ -66,10 +66,10 @@ class Fleets:
                     except RegistryError as error:
                         errors.append(str(error))
                         if fleet is not None and fleet.committing:
-                            # Another server would find what this one may have done, and refuse it.
+                            # This server may have made the change: another would then refuse it.
                             errors.append(
-                                "the change may have been made: "
-                                "check `drlctl limit show --fleet` before a retry"
+                                "the change may be in force: "
+                                "check `drlctl limit show --fleet` before you try again"
                             )
                             break
                 raise RegistryError("; ".join(errors))
@@ -81,10 +81,10 @@ class Fleets:
             raise Refused(str(error)) from None
 
     def applied(self, revision: int, wait_s: float) -> list[Status]:
-        """Wait until all who are alive have applied a change that was made.
+        """Wait until all members that are alive have applied a change.
 
         Raises:
-            Refused: that cannot be known; the change is made.
+            Refused: the members cannot be seen; the change is made.
         """
         if not wait_s:
             return []
@@ -112,7 +112,13 @@ def registry_option(command: F) -> F:
 @registry_option
 @click.pass_context
 def fleet(context: click.Context, file: str | None) -> None:
-    """Make a fleet's files; members of a fleet with a registry in etcd (limits: `drlctl limit`)."""
+    """Make a new fleet's files, or show and remove members of a fleet with a registry in etcd.
+
+    `drlctl limit ... --fleet` changes the limits of such a fleet.
+
+    \b
+    drlctl fleet members --config /etc/drld/drld.toml
+    """
     context.obj = Fleets(context.find_object(Daemon) or Daemon(None), file)
 
 
@@ -135,7 +141,7 @@ def waiting(command: F) -> F:
 @json_option
 @click.pass_obj
 def members(fleets: Fleets, as_json: bool) -> None:
-    """Show who belongs to the fleet.
+    """Show the members of the fleet.
 
     \b
     drlctl fleet members --json
@@ -184,7 +190,7 @@ class FleetLimits:
         self._as_json = as_json
 
     def add(self, tables: Sequence[object]) -> None:
-        """Give the whole fleet limits."""
+        """Add limits to the whole fleet."""
         ids, revision = self._fleets.ask(lambda known: known.add_limits(tables))
         done = f"{'limit' if len(ids) == 1 else 'limits'} {', '.join(map(str, ids))}"
         self._finish(_Change(done, revision, ids))
@@ -195,7 +201,7 @@ class FleetLimits:
         self._finish(_Change(f"limit {limit_id}", revision, [limit_id]))
 
     def remove(self, limit: str) -> None:
-        """Take a limit from the whole fleet."""
+        """Remove a limit from the whole fleet."""
         limit_id, revision = self._fleets.ask(lambda known: known.remove_limit(limit))
         self._finish(_Change(f"limit {limit_id} removed", revision, removed=[limit_id]))
 
@@ -205,14 +211,14 @@ class FleetLimits:
 
 @fleet.command()
 @click.argument("name", shell_complete=peer_names)
-@click.option("--force", is_flag=True, help="Although it is alive.")
+@click.option("--force", is_flag=True, help="Remove it although it is alive.")
 @waiting
 @json_option
 @click.pass_obj
 def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool) -> None:
-    """Count the member NAME no more: its share becomes that of the others.
+    """Remove the member NAME for good: the other limiters take its share.
 
-    Only for one that forwards nothing any more: a limiter that is merely cut off from etcd goes on
+    Its host must forward nothing any more: a limiter that is merely cut off from etcd continues
     with its share.
 
     \b
@@ -225,11 +231,11 @@ def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool)
 
 def _complain(known: Registry) -> None:
     for problem in known.problems.values():
-        click.echo(f"drlctl: nobody can use {problem}", err=True)
+        click.echo(f"drlctl: no limiter can use {problem}", err=True)
 
 
 class _Change(NamedTuple):
-    """What was done to the fleet, and to which limits."""
+    """A change of the fleet, and the limits that it is about."""
 
     done: str
     revision: int
@@ -238,7 +244,7 @@ class _Change(NamedTuple):
 
 
 def _finish(change: _Change, found: list[Status], as_json: bool) -> None:
-    """Say who has applied it; exit status 1 if somebody who is alive has not."""
+    """Show which members have applied a change; exit status 1 if a member that is alive has not."""
     late = [s.name for s in found if s.alive is not None and s.alive.applied < change.revision]
     concerned = [*change.ids, *change.removed]
     refused = {s.name: _refusals(s.alive, concerned) for s in found if s.alive is not None}
@@ -271,7 +277,7 @@ def _finish(change: _Change, found: list[Status], as_json: bool) -> None:
 
 
 def _refusals(alive: Alive, ids: Sequence[int]) -> dict[str, str]:
-    """What a member refuses of these limits, and why: it gives its first few reasons only."""
+    """The limits that a member refuses, with its reasons: it gives only the first few."""
     refused: dict[str, str] = {}
     for limit_id in ids:
         reasons = [

@@ -26,7 +26,7 @@ _KEY, _HOSTS = "fleet.key", "hosts"
     "--hosts",
     "hosts_file",
     type=click.File(encoding="utf-8"),
-    help="Further hosts: a line NAME ADDRESS for each.",
+    help="Further hosts: a line NAME ADDRESS for each one.",
 )
 @click.option("--limits", metavar="FILE", help="The fleet's [[limit]] tables; default: no limit.")
 @click.option("--fabric", metavar="NAME", help='Default: "tree", which suits any size.')
@@ -35,7 +35,7 @@ _KEY, _HOSTS = "fleet.key", "hosts"
     metavar="PATH",
     default="/etc/drld/fleet.key",
     show_default=True,
-    help="Where the hosts will have the key.",
+    help="Path of the key on the hosts.",
 )
 @json_option
 def init(
@@ -50,8 +50,8 @@ def init(
 ) -> None:
     """Make a key and a configuration for each host of a new fleet, in the new folder DIRECTORY.
 
-    An ADDRESS without a port gets port 7946. The key is a secret: only its owner may read what is
-    made. Nothing is overwritten. `scripts/deploy DIRECTORY` brings the files to the hosts.
+    An ADDRESS without a port gets port 7946. The key is a secret: only its owner may read the
+    files. Nothing is overwritten. `scripts/deploy DIRECTORY` copies the files to the hosts.
 
     \b
     drlctl fleet init edge lim1=10.0.0.1 lim2=10.0.0.2 --limits limits.toml
@@ -66,7 +66,7 @@ def init(
     gossip: dict[str, object] = {} if fabric is None else {"fabric": fabric}
     try:
         tables = read_limits(limits) if limits else []
-        # If one host can reach all the others, each can; the rest is the same in all files.
+        # The files differ in the host's own name and address alone: one check serves for all.
         first = next(iter(addresses))
         from_document(_document(first, addresses, gossip, tables), f"{first}.toml")
     except ConfigError as error:
@@ -93,7 +93,7 @@ def init(
 
 
 def _hosts(given: Iterable[str], file: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-    """Names and endpoints; whether they are valid is the configuration's to say."""
+    """Names and endpoints; the configuration checks them later."""
     pairs = [host.partition("=")[::2] for host in given]
     pairs += [" ".join(line.split()).partition(" ")[::2] for line in file or () if line.strip()]
     seen = set()
@@ -109,7 +109,7 @@ def _hosts(given: Iterable[str], file: Iterable[str] | None) -> Iterable[tuple[s
 def _endpoint(address: str) -> str:
     from drld.spec import format_endpoint
 
-    with suppress(ValueError):  # it has a port, or is a mistake
+    with suppress(ValueError):  # the address has a port, or is a mistake
         return format_endpoint(str(ip_address(address.removeprefix("[").removesuffix("]"))), _PORT)
     return address
 

@@ -1,4 +1,4 @@
-"""`drlctl history`: which limit was changed when, by whom, and from what to what."""
+"""`drlctl history`: changes of limits, with time, author, old and new values."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _VIA = {
 
 
 def _since(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
-    """The option as Unix time: so long ago, or a date in UTC.
+    """The option as Unix time. The operator gives a duration before now, or a date in UTC.
 
     Raises:
-        click.BadParameter: it is neither.
+        click.BadParameter: the value is neither.
     """
     if value is None:
         return None
@@ -50,14 +50,14 @@ def _since(_context: click.Context, _option: click.Parameter, value: str | None)
     "--since",
     callback=_since,
     metavar="TIME",
-    help='Only later ones: "2h", or "2026-03-29 14:00" (UTC).',
+    help='Only changes since then: "2h" ago, or "2026-03-29 14:00" (UTC).',
 )
 @json_option
 @click.pass_obj
 def history(daemon: Daemon, limit: str | None, since: float | None, as_json: bool) -> None:
     """Show who changed which limit at this limiter, the newest change first.
 
-    What the files changed before a start is not known: a start is an entry of its own.
+    A start has an entry without details: files may have changed while the daemon was stopped.
 
     \b
     drlctl history --limit customer-a --since 24h

@@ -1,4 +1,4 @@
-"""The configuration that a daemon has in force, as drlctl's commands read it."""
+"""The configuration in force at a daemon, for the commands of drlctl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drld.spec import LimitSpec
 
 
 def tables_in_force(daemon: Daemon) -> list[tuple[str, dict[str, Any]]]:
-    """The kind and the values of each table of the daemon; limits of a registry are not in it.
+    """The kind and the values of each table in force, without the limits of a registry.
 
     Raises:
         Refused: the daemon cannot be reached.

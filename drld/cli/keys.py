@@ -1,4 +1,4 @@
-"""`drlctl keys`: the keys that the limiters of a fleet prove themselves with (docs/security.md)."""
+"""`drlctl keys`: the keys with which limiters seal their datagrams (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ key_id = click.argument("key_id", metavar="ID", type=click.IntRange(1, 3))
 def keys() -> None:
     """Show and change the keys of the running daemon.
 
-    A change holds until the daemon is started again, or reloads a configuration whose keys are
-    not what they were: write it into the file as well.
+    A change lasts until the daemon restarts, or reloads a file with other keys than before: change
+    the file as well.
+
+    \b
+    drlctl keys list
     """
 
 
@@ -31,7 +34,7 @@ def keys() -> None:
 @json_option
 @click.pass_obj
 def list_keys(daemon: Daemon, as_json: bool) -> None:
-    """Show which keys there are; equal fingerprints are equal keys.
+    """Show the keys; equal fingerprints mean equal keys.
 
     \b
     drlctl keys list
@@ -45,7 +48,7 @@ def list_keys(daemon: Daemon, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
-    """Take the key in FILE (- for standard input): what comes may be sealed with it.
+    """Add the key in FILE (- for standard input), and accept datagrams that are sealed with it.
 
     \b
     drlctl keys install 2 /etc/drld/fleet-2.key
@@ -65,7 +68,7 @@ def install(daemon: Daemon, key_id: int, file: Any, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def use(daemon: Daemon, key_id: int, as_json: bool) -> None:
-    """Seal what is sent with this key from now on; 0 is none.
+    """Seal outgoing datagrams with this key from now on; 0 stands for no key.
 
     \b
     drlctl keys use 2
@@ -78,7 +81,7 @@ def use(daemon: Daemon, key_id: int, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def remove(daemon: Daemon, key_id: int, as_json: bool) -> None:
-    """Forget a key that is not in use.
+    """Remove a key that seals no outgoing datagrams.
 
     \b
     drlctl keys remove 1
@@ -121,7 +124,7 @@ def create(file: Path, text: str) -> None:
     """Write a new file that only its owner may read.
 
     Raises:
-        Refused: it is there already, or cannot be written.
+        Refused: the file exists, or cannot be written.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -145,4 +148,4 @@ def _show(report: KeysReport, as_json: bool) -> None:
         rows.insert(0, ("0", NONE, f"{does} without a key"))
     write_table(("ID", "FINGERPRINT", "USE"), rows, left=3)
     if not report["as_configured"]:
-        click.echo("These are not the keys of the configuration file, and last until a restart.")
+        click.echo("The configuration file has other keys: these last until a restart.")

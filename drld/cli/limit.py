@@ -64,7 +64,7 @@ class Limits(Protocol):
 
 
 class _OwnLimits:
-    """Those of the daemon."""
+    """The limits of the daemon."""
 
     def __init__(self, daemon: Daemon, save: bool, as_json: bool) -> None:
         self._daemon = daemon
@@ -111,6 +111,9 @@ def limit() -> None:
 
     A change is in force at once. It lasts until the daemon restarts or reloads its files; --save
     keeps it, in a drop-in beside them.
+
+    \b
+    drlctl limit set customer-a --rate 20mbit --save
     """
 
 
@@ -124,7 +127,7 @@ def _only_with(fleet: bool, *names: str) -> None:
 
 
 def _changing(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say whose limits to change; the command gets them as `Limits`."""
+    """Add the options that choose between limiter and fleet; the command gets `Limits`."""
 
     @click.option("--fleet", is_flag=True, help="Change the fleet's registry in etcd.")
     @click.option("--save", is_flag=True, help="Keep the change after restarts and reloads.")
@@ -203,7 +206,7 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
 @_keys
 @_changing
 def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
-    """Change some keys of the limit of this name or id; tokens and counters stay.
+    """Change keys of the limit of this name or id; tokens and counters stay.
 
     Options of its target replace the whole target. --override changes one key alone.
 
@@ -238,8 +241,8 @@ def _mode(mode: str, text: str) -> None:
     limit.command(mode)(click.argument("limit", shell_complete=limit_names)(_changing(verb)))
 
 
-_mode("pause", "Forward all packets of the limit of this name or id, and count them.")
-_mode("shadow", "Forward all packets of the limit of this name or id; count what it would drop.")
+_mode("pause", "Let all traffic of the limit of this name or id pass, and count it.")
+_mode("shadow", "As pause, and count the traffic that the limit would drop, refuse or delay.")
 _mode("enforce", "Enforce the limit of this name or id again.")
 
 
@@ -280,7 +283,7 @@ def show(
 @json_option
 @click.pass_obj
 def suggest(daemon: Daemon, limit: str, part: float, as_json: bool) -> None:
-    """Suggest a rate and a burst from what arrived under the limit of this name here.
+    """Suggest a rate and a burst from the traffic of the limit of this name at this limiter.
 
     The limit has to be in mode shadow: one that drops slows senders down, and so sees less than
     they want. In a fleet, ask each limiter: the limit has to hold the sum.

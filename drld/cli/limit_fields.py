@@ -1,4 +1,4 @@
-"""What `drlctl limit show NAME` shows of a limit."""
+"""The lines of `drlctl limit show NAME`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNTIL = "(until a restart or a reload)"
 
 
 def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
-    """Names and values of all that is to be known of a limit."""
+    """Names and values of the lines about a limit."""
     depth, unit = report["depth_bytes"], report["unit"]
     bucket = (
         "no bucket"
@@ -74,7 +74,7 @@ def _overrides(report: LimitReport) -> str:
 
 
 def _elsewhere(report: LimitReport) -> list[tuple[str, str]]:
-    """What arrived and other limits dropped; nothing, if they dropped nothing."""
+    """The traffic that other limits dropped; no line if they dropped nothing."""
     size = report["arrived_bytes"] - report["forwarded_bytes"] - report["dropped_bytes"]
     count = report["arrived_packets"] - report["forwarded_packets"] - report["dropped_packets"]
     return [("refused", f"{_amount(report, size, count)}, by other limits")] if count > 0 else []
@@ -101,7 +101,7 @@ def _fleet(fleet: FleetView, unit: str) -> str:
     )
     age = NONE if fleet["age_s"] is None else human_duration(fleet["age_s"])
     names = [*fleet["connected"], *([f"{fleet['unnamed']} more"] if fleet["unnamed"] else [])]
-    connected = ", ".join(names) or "nobody"
+    connected = ", ".join(names) or "no limiter"
     return f"{fleet['quantity']} {local} here, {remote} elsewhere ({connected}), age {age}"
 
 

@@ -35,7 +35,7 @@ def metrics(daemon: Daemon, as_json: bool) -> None:
 
 
 def _samples(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The samples of the text format, without what is said of them."""
+    """The samples of the text format, without help texts and types."""
     for line in lines:
         if line and not line.startswith("#"):
             found = _SAMPLE.fullmatch(line)

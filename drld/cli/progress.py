@@ -1,4 +1,4 @@
-"""How far a command is in a file, on a terminal."""
+"""The progress of a command through a file, on a terminal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import click
 from drld.units import human_number
 
 _WIDTH = 60
-"""Columns of the line: each writes over all of the one before."""
+"""Columns of the line: a line overwrites the whole line before it."""
 
 
 class Progress:
-    """A line on stderr that is written anew: of a file, how much is read, and how fast.
+    """A line on stderr with the part of a file that is read, the count of its items, and the rate.
 
-    Nothing where stderr is no terminal.
+    The line is rewritten in place. If stderr is no terminal, nothing is written.
     """
 
     def __init__(self, stream: IO[bytes], file: Path, items: str) -> None:
-        """Of a file that is read from a stream; `items` is what it has many of."""
+        """Begin; the file is read from `stream`, and `items` is the plural name of its items."""
         self._stream = stream
         self._size = max(file.stat().st_size, 1)
         self._items = items
@@ -30,12 +30,12 @@ class Progress:
         self._shown = sys.stderr.isatty()
 
     def show(self, count: int) -> None:
-        """So many items are done."""
+        """Show that `count` items are done."""
         if self._shown:
             self._write(f"{self._stream.tell() / self._size:.0%}, {human_number(count)}", count)
 
     def end(self, count: int) -> None:
-        """All items are done."""
+        """Show that all `count` items are done."""
         if self._shown:
             self._write(str(count), count)
             click.echo(err=True)

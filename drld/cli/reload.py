@@ -1,4 +1,4 @@
-"""`drlctl reload`: have the daemon read its configuration file again."""
+"""`drlctl reload`: the daemon reads its configuration files again."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from drld.control.schema import ConfigReport
 @json_option
 @click.pass_obj
 def reload(daemon: Daemon, as_json: bool) -> None:
-    """Have the daemon read its files again; a bad one changes nothing, unsaved changes go.
+    """Have the daemon read its files again. A bad file changes nothing; unsaved changes are lost.
 
-    `drlctl diff` shows before what will change.
+    `drlctl diff` shows beforehand what a reload changes.
 
     \b
     drlctl diff; drlctl reload

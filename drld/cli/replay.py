@@ -1,4 +1,4 @@
-"""`drlctl replay`: what limits would have done to a captured trace."""
+"""`drlctl replay`: the verdicts that limits would have given on a captured trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drld.spec import LimitSpec
 from drld.units import BYTES, human_amount, human_duration, human_rate
 
 _SEED = 1
-"""Of random drops: the same trace gives the same verdicts."""
+"""Seed of random drops: the same trace gives the same verdicts."""
 
 
 @click.command()
@@ -35,10 +35,10 @@ _SEED = 1
     "--allocator",
     type=click.Choice(["static", "fair"]),
     default="static",
-    help="Static: one bucket; fair: as the only limiter of a fleet.",
+    help="static: one bucket; fair: the only limiter of a fleet.",
 )
-@click.option("--suggest", is_flag=True, help="Suggest a rate and a burst for each limit, too.")
-@click.option("--plot", metavar="PNG", help="Draw what arrived and passed; takes matplotlib.")
+@click.option("--suggest", is_flag=True, help="Also suggest a rate and a burst for each limit.")
+@click.option("--plot", metavar="PNG", help="Draw the rates over time; needs matplotlib.")
 @json_option
 @click.pass_obj
 def replay(
@@ -82,7 +82,7 @@ def replay(
                     stream.seek(0)
                     return plane.Replay(stream, " ".join(words), its, allocator, Random(_SEED))
 
-                # What cannot read the file is asked for no limit of its own.
+                # A plane that cannot read the file need not make a limit.
                 made(())
                 its = limits if rate is None else _by_hand(plane, rate, burst)
                 return made(its)
@@ -134,7 +134,7 @@ def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -
 
 
 def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitSpec]:
-    """One limit for everything of a plane."""
+    """A limit that covers all items of a plane."""
     from drld import config
     from drld.errors import ConfigError
 
@@ -149,7 +149,7 @@ def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitS
 
 
 def _run(replayed: Any, progress: Progress) -> str | None:
-    """Replay the items; return why not all, if so."""
+    """Replay the items; return the damage that ended it, if any."""
     damage = None
     try:
         for count in replayed.run():
@@ -200,7 +200,7 @@ def _pyplot() -> Any:
         mpl.use("agg")
         from matplotlib import pyplot
     except ImportError:
-        raise Refused("--plot takes matplotlib: install python3-matplotlib") from None
+        raise Refused("--plot needs matplotlib: install python3-matplotlib") from None
     return pyplot
 
 

@@ -146,4 +146,4 @@ def _probes(probes: ProbesReport | None) -> str:
         "unknown": probes["unknown"],
     }
     shown = ", ".join(f"{count} {state}" for state, count in found.items() if count)
-    return (shown or NONE) + ("; nobody answers this limiter" if probes["isolated"] else "")
+    return (shown or NONE) + ("; no peer answers this limiter" if probes["isolated"] else "")

@@ -14,7 +14,7 @@ from drld.units import (
 
 
 def suggestion_fields(report: SuggestionReport) -> list[tuple[str, str]]:
-    """Names and values of all that is to be said of a suggestion."""
+    """Names and values of the lines that show a suggestion."""
     unit, name = report["unit"], report["limit"]
     interval = human_duration(report["interval_s"])
     fields = [
@@ -26,8 +26,8 @@ def suggestion_fields(report: SuggestionReport) -> list[tuple[str, str]]:
         ),
         (
             "burst",
-            f"{human_amount(report['burst_bytes'], unit)}: at this rate it would have dropped "
-            f"nothing of all that came (counted every {interval})",
+            f"{human_amount(report['burst_bytes'], unit)}: with this rate and burst "
+            f"nothing would have been dropped (counted every {interval})",
         ),
     ]
     if unit == BYTES.name:

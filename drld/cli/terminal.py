@@ -1,4 +1,4 @@
-"""The terminal that a live view has to itself: size, keys and frames."""
+"""The terminal of a live view: size, keys and frames."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from drld.cli.view.frame import ENTER, LEAVE, Line, bounded, painted
 from drld.cli.view.keys import keys, pressed_escape
 
 _ESCAPE_S = 0.05
-"""Time for the rest of a key's sequence to come, over a slow line too."""
-# SIGINT too: what a script starts in the background ignores it, and its children do.
+"""Time for the rest of a key's sequence; enough for a slow line."""
+# SIGINT too: a shell starts background commands with SIGINT ignored, and their children inherit it.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminal:
-    """stdin and stdout, from entering the context to leaving it, however that happens."""
+    """The terminal on stdin and stdout. Leaving the context restores it in every case."""
 
     def __init__(self) -> None:
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
@@ -63,12 +63,12 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines, at this moment."""
+        """Columns and lines of the terminal now."""
         size = os.get_terminal_size(self._out)
         return size.columns or 80, size.lines or 24
 
     def show(self, frame: list[Line]) -> None:
-        """Draw a frame, if it is another than the one that is shown."""
+        """Draw a frame, unless the same frame is shown already."""
         width, height = self.size
         drawn = painted(bounded(frame, width, height), height)
         if (shown := f"{width} {height} {drawn}") != self._shown:
@@ -81,7 +81,7 @@ class Terminal:
             os.write(self._wake, b"w")
 
     def wait(self, seconds: float) -> list[str]:
-        """The keys that were pressed, once there are any; none after that time or a wake-up."""
+        """Wait for keys, at most `seconds`; return none after that time or a wake-up."""
         ready, _, _ = select.select([self._in, self._wakes], [], [], max(seconds, 0.0))
         if self._wakes in ready:
             with suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""`drlctl top`: limits as they are now, until the operator leaves."""
+"""`drlctl top`: a live view of limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drld.cli.view.minute import ASCII_BARS, BARS, Minute
 from drld.control.schema import LimitReport, SortKey, StatusReport
 
 _LATE_S = 3.0
-"""A daemon that has not answered for so long is said not to answer."""
+"""The view says that the daemon does not answer after this time."""
 _NEWS_S = 5.0
 _ANY = 10**8
 
@@ -33,7 +33,9 @@ _ANY = 10**8
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, help="Seconds; default 1.")
 @click.option("--sort", type=click.Choice(SORT_KEYS), default="demand", help="Default: demand.")
 @click.option("--find", default="", metavar="TEXT", help="Only limits with TEXT in their names.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="With --once or --json: N.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="With --once or --json: N limits."
+)
 @click.option("--once", is_flag=True, help="Write one table, as without a terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="For terminals without UTF-8.")
 @json_option
@@ -87,7 +89,7 @@ def _asked(daemon: Daemon, view: View, rows: int) -> tuple[StatusReport, list[Li
     """The daemon's answers.
 
     Raises:
-        Refused: it cannot be reached, or refuses.
+        Refused: the daemon cannot be reached, or refuses.
     """
     status = cast(StatusReport, daemon.get("/v1/status"))
     limits = daemon.get(view.path(rows))
@@ -95,7 +97,7 @@ def _asked(daemon: Daemon, view: View, rows: int) -> tuple[StatusReport, list[Li
 
 
 def _samples(daemon: Daemon, view: View, interval: float, rows: int, once: bool) -> Iterator[Seen]:
-    """What is seen each interval; the first sample gives no rates, so nothing is seen of it."""
+    """One sample each interval. The first gives no rates, so it is left out."""
     minute, first = Minute(), True
     while True:
         due = time.monotonic() + interval
@@ -111,7 +113,7 @@ def _samples(daemon: Daemon, view: View, interval: float, rows: int, once: bool)
 
 
 def _record(seen: Seen) -> dict[str, object]:
-    """A sample as a script gets it: the reports, and the rates of the last interval."""
+    """A sample for scripts: the reports, and the rates of the last interval."""
     limits = []
     for report in seen.limits:
         last = seen.minute.points(report["id"])[-1]
@@ -133,7 +135,7 @@ class _Feed:
         self._answers: SimpleQueue[tuple[View, StatusReport, list[LimitReport]] | Refused]
         self._answers = SimpleQueue()
         self.since: float | None = None
-        """When the question was asked that has no answer yet."""
+        """Time of the question that has no answer yet."""
 
     def start(self, wake: Callable[[], None]) -> None:
         """Begin; `wake` is called after each answer."""
@@ -151,12 +153,12 @@ class _Feed:
         Thread(target=run, daemon=True).start()
 
     def ask(self, view: View, rows: int) -> None:
-        """Ask for what the view shows; one question at a time."""
+        """Ask for the limits that the view shows; one question at a time."""
         self.since = time.monotonic()
         self._asked.put((view, rows))
 
     def answer(self) -> tuple[View, StatusReport, list[LimitReport]] | Refused | None:
-        """What the daemon said, if it has."""
+        """The daemon's answer, if there is one."""
         if self._answers.empty():
             return None
         self.since = None
@@ -166,7 +168,7 @@ class _Feed:
 def _live(daemon: Daemon, view: View, interval: float, bars: str) -> None:
     from drld.cli.terminal import Terminal
 
-    # What is wrong from the start is said on the operator's own screen.
+    # An error at the start appears on the operator's own screen.
     status, limits = _asked(daemon, view, 1)
     now = time.monotonic()
     minute = Minute()

@@ -30,7 +30,7 @@ _HEADERS = (
     "DROP P",
     "FLOWS",
 )
-# The rows to come are not known: wide enough for any rate below 1 Tbit/s.
+# Later rows are not known yet: these widths hold any rate below 1 Tbit/s.
 _WIDTHS = (12, 11, 11, 11, 11, 7, 7, 11, 11, 6, 5)
 
 
@@ -56,7 +56,9 @@ def trace(daemon: Daemon, name: str, count: int | None, as_json: bool) -> None:
                 written += 1
                 if record["number"] + 1 - written != skipped:
                     skipped = record["number"] + 1 - written
-                    click.echo(f"drlctl: {skipped} records skipped: too slow a reader", err=True)
+                    click.echo(
+                        f"drlctl: {skipped} records skipped: the reader is too slow", err=True
+                    )
     except KeyboardInterrupt:
         return
     if count is None or written < count:

@@ -4,8 +4,8 @@ An operator who looks at the page has the socket on a port of the own host (`ssh
 page in the same browser can send requests to. So the socket takes from a browser what the drld page
 needs, and nothing else:
 
-- A request that may change something is refused if a browser sent it: browsers send `Origin` with
-  every such request, and the page sends none.
+- A request that may change something is refused if a browser sent it; the page sends none. Browsers
+  send `Origin` with every such request. If a user has switched that off, they send `Sec-Fetch-*`.
 - `Host` must name this host, or the daemon as `drld`, against DNS rebinding
   (drld.control.rebinding).
 
@@ -35,9 +35,13 @@ def _refused(method: str, headers: list[tuple[bytes, bytes]]) -> Response | None
     # HTTP/1.0 need not name a host, and no browser speaks it.
     if not all(_ours(value) for name, value in headers if name == b"host"):
         return JSONResponse({"error": "Host: must be localhost, a loopback address or drld"}, 421)
-    if method not in ("GET", "HEAD") and any(name == b"origin" for name, _ in headers):
+    if method not in ("GET", "HEAD") and any(_from_browser(name) for name, _ in headers):
         return JSONResponse({"error": "a browser may not change anything: use drlctl"}, 403)
     return None
+
+
+def _from_browser(header: bytes) -> bool:
+    return header == b"origin" or header.startswith(b"sec-fetch-")
 
 
 def _ours(host: bytes) -> bool:

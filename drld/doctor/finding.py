@@ -1,4 +1,4 @@
-"""A finding: what a check makes of the facts, why that matters, and what to do about it."""
+"""A finding: the result of a check, why it matters, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
     """The result of one check on one object."""
 
     check: str
-    """What was checked: `gossip port`, `peer lim2`."""
+    """The object of the check: `gossip port`, `peer lim2`."""
     level: Level
     what: str
     why: str = ""
@@ -56,13 +56,13 @@ def wrong(check: str, what: str, why: str, do: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the doctor knows before it looks at the host; planes get it."""
+    """Facts that are known before the host is examined; the checks of planes get them."""
 
     spec: LimiterSpec | None = None
     """The configuration of the files; None: unknown."""
     status: StatusReport | None = None
-    """What the daemon says; None: none answers."""
+    """The daemon's report; None: no daemon answers."""
     capabilities: int | None = None
-    """Effective capabilities of the daemon, a bit each; None: unknown."""
+    """Effective capabilities of the daemon as a bit mask; None: unknown."""
     root: bool = False
     """Whether this process may do what a daemon may."""

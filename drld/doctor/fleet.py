@@ -1,4 +1,4 @@
-"""Judgements on what the daemon says of itself, its peers and its registry (control API)."""
+"""Judgements on the daemon's reports about itself, its peers and its registry (control API)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drld.doctor.finding import Finding, ok, remark, wrong
 from drld.units import human_duration
 
 ACQUAINTANCE_S = 10.0
-"""Time in which a peer that runs is heard: handshakes are repeated for some seconds."""
+"""A running peer is heard within this time: handshakes are repeated for some seconds."""
 COMPILE_S = 180.0
 """Longest start that the service manager allows (`TimeoutStartSec` of scripts/drld.service)."""
 
@@ -27,7 +27,7 @@ CAUSES = {
     "length": ("a peer has another gossip.tag", "make [gossip] equal in all files, then reload"),
     "version": ("a peer speaks another wire version", "run the same version of drld on all hosts"),
 }
-"""Reasons of refused datagrams that name a mistake: what it is, and what to do."""
+"""Mistakes and remedies, by the reason for which datagrams are refused."""
 OFTEN_PER_S = 0.1
 """Refusals of one reason that are not left over from restarts: a peer sends 20 a second."""
 
@@ -39,7 +39,7 @@ NO_ROUTE = ("there is no route to a peer", "ip route get PEER")
 
 
 def daemon(status: StatusReport, own_version: str) -> Iterator[Finding]:
-    """The process: started, in time, of the version that is installed."""
+    """The process: it has started, its ticks are in time, and its version is the installed one."""
     uptime_s = status["uptime_s"]
     if status["ready"]:
         yield ok("daemon", f"ready, pid {status['pid']}, up {human_duration(uptime_s)}")
@@ -106,7 +106,7 @@ def configuration(status: StatusReport, differs: Sequence[str] | None) -> Iterat
 
 
 def peers(status: StatusReport, reports: Sequence[PeerReport]) -> Iterator[Finding]:
-    """Each peer: is it heard, and if not, why."""
+    """Whether each peer is heard, and the reason if it is not."""
     probes = status["probes"]
     if probes is not None and probes["isolated"]:
         yield wrong(
@@ -154,7 +154,7 @@ def _silent(report: PeerReport, uptime_s: float) -> Finding:
 
 
 def gossip(status: StatusReport) -> Iterator[Finding]:
-    """What was refused of peers, and what this host refused to send."""
+    """Datagrams of peers that were refused, and datagrams that this host refused to send."""
     found = status["gossip"]
     alike = True
     for reason, (cause, do) in CAUSES.items():

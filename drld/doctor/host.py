@@ -29,7 +29,7 @@ class Port:
 
 
 def port(facts: Port, check: str = "gossip port", key: str = "limiter.listen") -> Finding:
-    """The port is bound by the daemon, or free for it; `key`: of the configuration."""
+    """The daemon has bound the port, or can bind it; `key` names it in the configuration."""
     where = f"{facts.address}, UDP port {facts.number}"
     why = "the daemon cannot start, and no peer hears this limiter"
     if not facts.local:
@@ -58,14 +58,14 @@ def port(facts: Port, check: str = "gossip port", key: str = "limiter.listen") -
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way to a peer, as the kernel knows it."""
+    """The route to a peer, as the kernel knows it."""
 
     peer: str
     address: str
     family: int
     """4 or 6."""
     mtu: int | None
-    """Known MTU of the way, bytes; None: there is no route."""
+    """Known MTU of the path, bytes; None: there is no route."""
     error: str = ""
 
 
@@ -106,7 +106,7 @@ class Chain:
 
 
 def firewall(chains: Sequence[Chain] | None, number: int) -> Iterator[Finding]:
-    """No chain drops what peers send, as far as its text says: a rule may name the port or not."""
+    """No chain drops datagrams of peers, as far as its text shows."""
     check = "firewall"
     if chains is None:
         yield unseen(check, "the rules cannot be read", "sudo drlctl doctor")
@@ -149,7 +149,7 @@ class File:
 
 
 def files(facts: Sequence[File], daemon_uid: int) -> Iterator[Finding]:
-    """What the daemon trusts can be changed by root and the daemon's user alone."""
+    """Only root and the daemon's user can change the files that the daemon trusts."""
     sound = True
     for file in facts:
         if file.mode is None:
@@ -237,7 +237,7 @@ _FULL = 0.9
 
 
 def buffers(facts: Buffers) -> Iterator[Finding]:
-    """Gossip finds room in the socket and in the table of connections."""
+    """Socket buffers and the table of connections have room for gossip."""
     if facts.rmem_max is not None and facts.rmem_max < facts.wanted and not facts.net_admin:
         yield remark(
             "receive buffer",
@@ -261,7 +261,7 @@ def buffers(facts: Buffers) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """Where this process and the daemon live."""
+    """The namespaces of this process and the daemon."""
 
     same_network: bool | None
     """Whether both are in one network namespace; None: no daemon, or it cannot be seen."""

@@ -1,4 +1,4 @@
-"""Adds and removes limits while traffic flows: no packet is lost, and no memory is.
+"""Adds and removes limits under traffic: no packet is lost, and the daemon does not grow.
 
     sudo .venv/bin/python -m tests.kernel.many_changes [--datapath nfqueue] [COUNT]
 

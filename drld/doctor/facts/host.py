@@ -30,7 +30,7 @@ _COMMAND_TIMEOUT_S = 10
 
 
 def number(path: Path) -> int | None:
-    """The number in a file of the kernel's; None if there is none."""
+    """The number in a file of the kernel; None if there is none."""
     try:
         return int(path.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -57,7 +57,7 @@ def output(*command: str) -> str | None:
 
 
 def capabilities(pid: int | None) -> int | None:
-    """Effective capabilities of a process, a bit each; None: unknown."""
+    """Effective capabilities of a process as a bit mask; None: unknown."""
     try:
         status = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -75,7 +75,7 @@ def user(pid: int | None) -> int:
 
 
 def port(address: str, port_number: int, pid: int | None) -> Port:
-    """A UDP port of the daemon, and who has it."""
+    """A UDP port of the daemon, and the processes that have it bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     local = True
     with socket.socket(family, socket.SOCK_DGRAM) as trial:
@@ -208,7 +208,7 @@ def _file(use: str, path: str) -> File:
 
 
 def not_read(file: str) -> list[str]:
-    """Files beside the drop-ins that are none."""
+    """Files in the folder of drop-ins that are no drop-ins."""
     try:
         names = sorted(entry.name for entry in drop_ins(file).iterdir())
     except OSError:
@@ -244,7 +244,7 @@ def buffers(held: int | None) -> Buffers:
 
 
 def namespaces(pid: int | None) -> Namespaces:
-    """Where the daemon lives, seen from this process; without one, where this process does."""
+    """The namespaces of the daemon, or of this process if there is no daemon."""
     process = PROC / ("self" if pid is None else str(pid))
     same = None
     if pid is not None:

@@ -209,7 +209,7 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
     result = operator.drlctl(*SHOW)
     assert result.exit_code == 0
-    assert "nobody can use etcd /drld/f/limits/3: rate: must be a rate" in result.stderr
+    assert "no limiter can use etcd /drld/f/limits/3: rate: must be a rate" in result.stderr
     said = operator.refusal(*ADD, *OPTIONS, "--id", "3")
     assert "/limits/3 has it; `drlctl limit set` changes it (got 3)" in said
     assert operator.output(*SET, "3", *OPTIONS).startswith("limit 3, revision ")
@@ -219,7 +219,7 @@ def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> 
     operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1"}')
     result = operator.drlctl("fleet", "members")
     assert result.exit_code == 0
-    assert "nobody can use etcd /drld/f/members/a: address: must be an address" in result.stderr
+    assert "no limiter can use etcd /drld/f/members/a: address: must be an address" in result.stderr
     assert operator.output("fleet", "remove", "a", "--wait", "0").startswith("a removed")
 
 
@@ -274,8 +274,8 @@ def test_an_etcd_that_is_lost_in_the_middle(
         during.setattr(Etcd, "commit", half)
         said = operator.refusal(*ADD, *OPTIONS, "--name", "d")
         assert said.endswith(
-            "no answer in time; the change may have been made: "
-            "check `drlctl limit show --fleet` before a retry\n"
+            "no answer in time; the change may be in force: "
+            "check `drlctl limit show --fleet` before you try again\n"
         )
     assert len(operator.output(*SHOW).splitlines()) == 3
 

@@ -28,7 +28,7 @@ async def test_keys_are_rotated(control: Path, daemon: FakeDaemon, tmp_path: Pat
         ID  FINGERPRINT  USE
         1   82c3dc3e     sends and receives
         2   014c77ff     receives
-        These are not the keys of the configuration file, and last until a restart.
+        The configuration file has other keys: these last until a restart.
     """)
     assert daemon.ring.keys[2] == KEY
     used = json.loads(await output(control, "keys", "use", 2, "--json"))

@@ -76,7 +76,7 @@ async def test_limit_show(control: Path) -> None:
         flow         caller
         in force     50 calls/s
         demand       400 calls/s, 1 flows sampled
-        fleet        rate 400 calls/s here, 0 calls/s elsewhere (nobody), age -
+        fleet        rate 400 calls/s here, 0 calls/s elsewhere (no limiter), age -
         local limit  50 calls/s
         enforcement  drop probability 0, fill 50 calls/s, depth 12.5 calls
         arrived      20 calls

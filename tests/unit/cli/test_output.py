@@ -49,7 +49,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
         counters  -
         fabric    pushsum, branching 3, every 50.0 ms
         peers     1 of 2 connected
-        probes    1 alive, 1 dead; nobody answers this limiter
+        probes    1 alive, 1 dead; no peer answers this limiter
         gossip    1200 sent (57.6 kB), 1180 received, 0 rejected; errors: EPERM 3
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
@@ -137,7 +137,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
         unsaved      mode, match (until a restart or a reload)
         in force     1.50 Gbit/s
         demand       0 bit/s, 0 flows sampled
-        fleet        rate 0 bit/s here, 1.00 Gbit/s elsewhere (nobody), age -
+        fleet        rate 0 bit/s here, 1.00 Gbit/s elsewhere (no limiter), age -
         local limit  -
         enforcement  drop probability 0.125, no bucket
         arrived      0 B in 0 packets
@@ -207,7 +207,7 @@ async def test_a_refused_configuration(control: Path, daemon: FakeDaemon) -> Non
     result = await drlctl(control, "reload")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == lines("""
-        drlctl: the daemon keeps its configuration, for the file cannot be used:
+        drlctl: the daemon keeps its configuration, because the file cannot be used:
         drld.toml: a: missing
         drld.toml: b: missing
     """)
@@ -245,7 +245,7 @@ async def test_skipped_records_are_told(control: Path, daemon: FakeDaemon) -> No
     daemon.ticks_for_readers = 1000
     result = await drlctl(control, "trace", "b", "--count", 1)
     assert result.exit_code == 0
-    assert result.stderr == "drlctl: 872 records skipped: too slow a reader\n"
+    assert result.stderr == "drlctl: 872 records skipped: the reader is too slow\n"
 
 
 async def test_limit_show_of_requests(control: Path, daemon: FakeDaemon) -> None:

@@ -173,4 +173,4 @@ def test_a_plot(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(builtins, "__import__", without)
     said = refused(invoke("replay", trace, "--rate", "20kbit", "--plot", plot))
-    assert said == "drlctl: --plot takes matplotlib: install python3-matplotlib\n"
+    assert said == "drlctl: --plot needs matplotlib: install python3-matplotlib\n"

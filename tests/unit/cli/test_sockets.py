@@ -81,7 +81,7 @@ async def test_something_else_answers(tmp_path: Path, answer: bytes, message: st
 async def test_a_change_whose_answer_is_lost_is_told(tmp_path: Path) -> None:
     """As by a daemon that was killed between the change and its answer, or is too late."""
     path = tmp_path / "other.sock"
-    said = "; the change may have been made: look before you try again\n"
+    said = "; the change may be in force: check with drlctl before you try again\n"
     async with stranger(path, b""):
         assert refused(await drlctl(path, "limit", "remove", "a")).endswith(said)
         assert not refused(await drlctl(path, "limits")).endswith(said)

@@ -41,7 +41,7 @@ async def test_what_people_see(control: Path, daemon: FakeDaemon) -> None:
     daemon.suggestion = FOUND
     assert await output(control, "limit", "suggest", "customer-a") == lines("""
         rate   11.0 Mbit/s: 0.99 of the 3600 seconds with traffic in 2h 05m had no more (in steps of 9 %)
-        burst  75.3 kB: at this rate it would have dropped nothing of all that came (counted every 50.0 ms)
+        burst  75.3 kB: with this rate and burst nothing would have been dropped (counted every 50.0 ms)
         set    drlctl limit set customer-a --rate 10.96mbit --burst 75.3kB
     """)  # noqa: E501 -- as wide as it is
     assert json.loads(
@@ -52,7 +52,7 @@ async def test_what_people_see(control: Path, daemon: FakeDaemon) -> None:
 async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) -> None:
     daemon.suggestion = SuggestionReport(**{**FOUND, "unit": "calls"})
     said = await output(control, "limit", "suggest", "customer-a")
-    assert "75.3 k calls: at this rate" in said
+    assert "75.3 k calls: with this rate" in said
     assert "set " not in said
 
 

@@ -163,8 +163,9 @@ async def test_other_hosts_see_the_page_if_asked_and_nothing_more(daemon: FakeDa
 
 
 async def test_a_browser_changes_nothing(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
-    for origin in ("http://stranger.example", "http://drld", "null"):
-        answer = await api.post("/v1/reload", headers={"Origin": origin})
+    origins = [{"Origin": it} for it in ("http://stranger.example", "http://drld", "null")]
+    for headers in (*origins, {"Sec-Fetch-Site": "cross-site"}):
+        answer = await api.post("/v1/reload", headers=headers)
         assert answer.status_code == 403
     assert daemon.reloads == 0
     answer = await api.get("/v1/status", headers={"Origin": "http://stranger.example"})
