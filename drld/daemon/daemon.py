@@ -148,13 +148,15 @@ class Daemon:
         for plane in self._enforcer.planes:
             nursery.start_soon(plane.run)
         for plane in self._enforcer.planes:
-            if not self._stopping.is_set():
+            if plane.has_clients and not self._stopping.is_set():
                 await servers.start(plane.serve)
         # What was imported lives as long as the daemon. The collector need never look at it again.
         gc.freeze()
         await self._tell_ready()
 
     async def _tell_ready(self) -> None:
+        # From here on the rules outlive a failure, so nothing may wait before this line.
+        self._manager.ready = True
         limits = len(self._enforcer.engine.limits)
         datapath = self._backend.status()["datapath"]
         self._history.started(limits, time.time())

@@ -37,11 +37,10 @@ class Manager:
         self._due_ns = 0
         self._untold: deque[str] = deque(maxlen=_MAX_UNTOLD)
         self.ready = False
-        """Whether the daemon has told that its start is over."""
+        """Whether the daemon's start is over."""
 
     def tell_ready(self) -> None:
         """Tell that the start is over."""
-        self.ready = True
         self._tell("READY=1")
 
     def tell_stopping(self) -> None:

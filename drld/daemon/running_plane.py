@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 
@@ -44,6 +44,9 @@ class PlaneContext:
 
 class RunningPlane(Plane):
     """A plane that needs nothing of the daemon but ticks; other planes override these methods."""
+
+    has_clients: ClassVar[bool] = False
+    """Whether the daemon must call `serve`."""
 
     async def prepare(self, spec: LimiterSpec) -> None:
         """Do the slow part of a change to this configuration, while ticks go on."""

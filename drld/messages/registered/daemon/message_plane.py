@@ -18,6 +18,8 @@ from drld.spec import LimiterSpec
 class MessagePlane(RunningPlane):
     """The limits on messages of one daemon."""
 
+    has_clients = True
+
     datapath: MessageDatapath
 
     def __init__(self, context: PlaneContext, spec: LimiterSpec) -> None:

@@ -26,6 +26,8 @@ from drld.spec import LimiterSpec
 class RequestPlane(RunningPlane):
     """The limits on requests of one daemon."""
 
+    has_clients = True
+
     datapath: RequestDatapath
 
     def __init__(self, context: PlaneContext, spec: LimiterSpec) -> None:
