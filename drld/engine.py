@@ -1,7 +1,7 @@
 """All limits of one daemon, of whatever plane: one synchronous object.
 
 The engine moves values between the pure `Limiter`s, the node (`drld.node`) and the datapaths of the
-planes (`drld.plane`). `drld.daemon` owns the clock, the signals and the tasks, and decides
+planes (`drld.planes.plane`). `drld.daemon` owns the clock, the signals and the tasks, and decides
 when.
 
 A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit
@@ -32,7 +32,7 @@ from drld.limiter import Limiter, Tick, share_of, static_share
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Enforcement, Update
 from drld.node import Node, next_due_ns
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"

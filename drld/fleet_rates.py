@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from drld.gossip.wire.counts_codec import KIND, Counts
 from drld.model import NS_PER_S
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.police.no_datapath import NoDatapath
 
 PERIOD_NS = NS_PER_S

@@ -31,7 +31,7 @@ from drld.gossip.wire.sequence import Numbering
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.model import Update
-from drld.plane import Handler
+from drld.planes.plane import Handler
 from drld.shared_settings import shared_settings
 from drld.spec import GossipSpec, LimiterSpec
 

@@ -35,8 +35,8 @@ from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon.event_log import EventLog
 from drld.daemon.report import change_report, keys_report
-from drld.explanation import Explanation, read_item
 from drld.gossip.wire.keyring import KeyRing
+from drld.planes.explanation import Explanation, read_item
 from drld.reload import differences, tables
 from drld.spec import PlaneSpec
 

@@ -18,7 +18,7 @@ from drld.daemon.peer_log import PeerLog
 from drld.fleet_rates import FleetRates
 from drld.gossip.wire.counts_codec import Counts
 from drld.model import NS_PER_S
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.police.direction import Direction
 from drld.police.policer import FORWARD, Excess
 from drld.spec import LimitSpec, PeerSpec, ProbeSpec

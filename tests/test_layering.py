@@ -28,6 +28,7 @@ PURE = (
     "drld/gossip/wire",
     "drld/messages",
     "drld/messages/registered",
+    "drld/planes",
     "drld/police",
     "drld/registry/model",
     "drld/requests",

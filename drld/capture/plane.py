@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drld.capture.spec import Match
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.police.datapath import Datapath
 
 

@@ -17,9 +17,9 @@ from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, json_option, rate_or_none, write_json, write_table
 from drld.cli.progress import Progress
 from drld.errors import InputError
-from drld.explanation import CapturedItem, Explanation, Words, read_item
 from drld.model import NS_PER_S, Enforcement
 from drld.planes import first_to_read
+from drld.planes.explanation import CapturedItem, Explanation, Words, read_item
 from drld.units import human_amount
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from drld.cli.output import json_option, write_fields, write_json, write_table
 from drld.cli.progress import Progress
 from drld.cli.suggestion import suggestion_fields
 from drld.errors import InputError
-from drld.explanation import Words
 from drld.planes import first_to_read
+from drld.planes.explanation import Words
 from drld.spec import LimitSpec
 from drld.units import BYTES, human_amount, human_duration, human_rate
 

@@ -26,8 +26,8 @@ from drld.control.schema import (
     SuggestionReport,
     TraceRecord,
 )
-from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
+from drld.planes.explanation import Explanation
 from drld.spec import PlaneSpec
 
 T = TypeVar("T")

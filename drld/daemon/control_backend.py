@@ -43,9 +43,9 @@ from drld.daemon.origin import origin_of
 from drld.daemon.reloader import Reloader
 from drld.daemon.ticker import Ticker
 from drld.engine import Engine
-from drld.explanation import Explanation
 from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
+from drld.planes.explanation import Explanation
 from drld.reload import tables
 from drld.spec import PlaneSpec
 

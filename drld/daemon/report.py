@@ -32,13 +32,13 @@ from drld.control.schema import (
 )
 from drld.engine import Engine
 from drld.estimate.traffic_profile import suggest
-from drld.explanation import Explanation, read_item
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State
 from drld.gossip.wire.keyring import KeyRing, fingerprint
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import NS_PER_S, Enforcement, FlowKey, Quantity
+from drld.planes.explanation import Explanation, read_item
 from drld.police.policer import Policer
 from drld.police.waits import HasWaits
 from drld.policy import Policy

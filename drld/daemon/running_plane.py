@@ -18,8 +18,8 @@ from drld.control.schema import DatapathReport, GossipReport
 from drld.control.turns import Turns
 from drld.daemon.notify import Manager
 from drld.gossip.wire.keyring import KeyRing
-from drld.plane import Plane
 from drld.planes import registered
+from drld.planes.plane import Plane
 from drld.spec import LimiterSpec
 
 

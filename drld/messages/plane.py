@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drld.messages.spec import MessageMatch
-from drld.plane import Plane
+from drld.planes.plane import Plane
 
 if TYPE_CHECKING:
     from drld.messages.datapath import MessageDatapath

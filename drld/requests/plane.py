@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.requests.datapath import RequestDatapath
 from drld.requests.spec import RequestMatch
 

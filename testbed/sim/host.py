@@ -12,7 +12,7 @@ from drld.engine import Engine
 from drld.limiter import Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import GRACE_INTERVALS, FlowId
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.police.policer import Policer
 from drld.spec import LimiterSpec
 from testbed.sim.datapath import MemoryDatapath

@@ -14,7 +14,7 @@ from random import Random
 from drld.capture.plane import packets
 from drld.messages.hold import Hold
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.spec import LimitSpec
 from drld.units import Unit
 from testbed.sim.datapath import MemoryDatapath

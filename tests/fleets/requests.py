@@ -10,7 +10,7 @@ from random import Random
 
 from drld.engine import Engine
 from drld.model import NS_PER_S
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Answer, Request
 from drld.requests.plane import requests

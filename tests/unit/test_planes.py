@@ -17,7 +17,7 @@ from drld.gossip.transport import Transport
 from drld.gossip.wire import message
 from drld.gossip.wire.message import NumberedCodec
 from drld.model import FlowKey
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.spec import LimitSpec
 
 from ..engine_fakes import FIRST, FakeDatapath

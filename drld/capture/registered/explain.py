@@ -15,8 +15,8 @@ from drld.capture.notation import Packet, captured_packet, crossing, read
 from drld.capture.packet import COPY_BYTES
 from drld.capture.spec import Match, match_of
 from drld.capture.trace_file import packets
-from drld.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.model import Enforcement, FlowKey
+from drld.planes.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.police.direction import Direction
 from drld.police.policer import Policer
 from drld.spec import LimitSpec

@@ -17,11 +17,11 @@ from drld.capture.registered.explain import WORDS
 from drld.capture.spec import Match, match_of
 from drld.capture.trace_file import Captured, packets
 from drld.model import Enforcement, FlowId, FlowKey
+from drld.planes.replay import Replayed
 from drld.police.direction import Direction
 from drld.police.policer import DROP, FORWARD
 from drld.police.source_sample import SourcePrefix, source_of
 from drld.policy import Policy
-from drld.replay import Replayed
 from drld.spec import LimitSpec
 
 EVERYTHING = {"out": "any"}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from drld.errors import InputError
-from drld.explanation import Explanation, Words, row, tried
 from drld.messages.frame import Client
 from drld.messages.gate import Lane
 from drld.messages.spec import ITEM, Excess, MessageMatch
 from drld.messages.topics import Notation, Topics, check
 from drld.model import NS_PER_S, Enforcement
+from drld.planes.explanation import Explanation, Words, row, tried
 from drld.police.policer import Policer
 from drld.policy import Mode
 from drld.spec import LimitSpec

@@ -12,8 +12,8 @@ from typing import IO
 from urllib.parse import urlencode
 
 from drld.errors import InputError
-from drld.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.model import NS_PER_S, Enforcement
+from drld.planes.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.police.policer import Policer
 from drld.requests import log
 from drld.requests.datapath import CALLER, amount_under, oversized, too_large

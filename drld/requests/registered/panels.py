@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drld.panels import Panel, Panels, Series
+from drld.planes.panels import Panel, Panels, Series
 
 PANELS = Panels(
     items="requests",

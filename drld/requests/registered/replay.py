@@ -10,8 +10,8 @@ from random import Random
 from typing import IO
 
 from drld.model import Enforcement, FlowId
+from drld.planes.replay import Replayed
 from drld.policy import Policy
-from drld.replay import Replayed
 from drld.requests import log
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Answer, Request

@@ -15,8 +15,8 @@ from drld import config
 from drld.capture.plane import packets
 from drld.daemon.report import explainer
 from drld.engine import Engine
-from drld.explanation import Explanation
 from drld.model import FlowKey
+from drld.planes.explanation import Explanation
 from tests.control_fake import FakeDaemon, client
 from tests.engine_fakes import FakeDatapath, FakeTransport
 from tests.fuzz.targets.capture import pcap

@@ -13,7 +13,7 @@ from drld.capture.plane import packets
 from drld.daemon.report import limit_reports, ranks, trace_record
 from drld.engine import Engine
 from drld.model import FlowKey
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from tests.control_fake import FakeDaemon
 from tests.engine_fakes import FakeDatapath, FakeTransport
 from tests.factories import TICK_NS

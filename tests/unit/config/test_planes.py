@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+import trio
 from click.testing import CliRunner
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -22,9 +23,12 @@ from drld.config import reference
 from drld.control.app import make_app, make_public_app
 from drld.control.metrics import samples
 from drld.control.turns import Turns
+from drld.daemon.notify import Manager
+from drld.daemon.running_plane import PlaneContext, running_planes
 from drld.doctor.finding import Examined, Level
 from drld.errors import ConfigError
 from drld.gossip.health.config_digest import ALL, ConfigDigest
+from drld.gossip.wire.keyring import KeyRing
 from drld.model import NS_PER_S
 from drld.police import policer
 from drld.police.direction import Direction
@@ -261,6 +265,22 @@ def test_its_paths_are_those_of_the_control_api() -> None:
         assert isinstance(made, Starlette)
         assert "/v1/calls" in [it.path for it in made.routes if isinstance(it, Route)]
     assert "calls" in {it.family.name for it in samples(FakeDaemon())}
+
+
+def test_a_daemon_runs_it() -> None:
+    context = PlaneContext(
+        Path("f"),
+        clock=lambda: 0,
+        files=lambda: config.parse(BOTH, "f"),
+        ring=KeyRing,
+        stopping=trio.Event(),
+        turns=Turns(),
+        manager=Manager(),
+    )
+    packets, calls = running_planes(context, config.parse(BOTH, "f"))
+    assert (packets.target, calls.target) == (Match, Calls)
+    (packets,) = running_planes(context, config.parse(BOTH + "[calls]\nport = 81\n", "f"))
+    assert packets.target is Match
 
 
 async def test_its_charts_are_on_the_page(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from drld.control import schema
 from drld.control.app import make_app
 from drld.control.turns import Turns
-from drld.explanation import Explanation
+from drld.planes.explanation import Explanation
 from tests.control_fake import FakeDaemon
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "control-api.md").read_text()

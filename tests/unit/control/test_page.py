@@ -16,8 +16,8 @@ from drld.control.schema import WaitsReport
 from drld.control.tcp import serve_http
 from drld.control.turns import Turns
 from drld.daemon.event_log import MOST_CHARACTERS, MOST_EVENTS, EventLog
-from drld.panels import Panels
 from drld.planes import registered
+from drld.planes.panels import Panels
 from tests.control_fake import FPS_LIMIT, STATUS, FakeDaemon, client, many_limits, served
 from tests.page_fleet import Flow, PageDaemon, limit
 

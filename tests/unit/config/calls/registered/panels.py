@@ -1,4 +1,4 @@
-from drld.panels import Panel, Panels, Series
+from drld.planes.panels import Panel, Panels, Series
 
 PANELS = Panels(
     items="calls",

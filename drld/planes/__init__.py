@@ -9,11 +9,11 @@ configuration, `drlctl` and control API:
 - `target_options.OPTIONS`: options of `drlctl limit` for its targets;
 - `commands.COMMANDS`: commands of `drlctl`; `commands.show_keys`, for `drlctl limit top`: shows the
   busiest keys of a limit that has some;
-- `explain`: how its items are written, and what limits do with one (`drld.explanation`);
-- `replay.Replay`: what limits would have done to a capture of its items (`drld.replay`);
+- `explain`: how its items are written, and what limits do with one (`drld.planes.explanation`);
+- `replay.Replay`: what limits would have done to a capture of its items (`drld.planes.replay`);
 - `routes.routes`: paths of the control API, a function that makes them;
 - `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
-- `panels.PANELS`: what the page shows of its limits (`drld.panels`);
+- `panels.PANELS`: what the page shows of its limits (`drld.planes.panels`);
 - `daemon.plane`: the plane in a daemon, with its tasks and servers (`drld.daemon.running_plane`);
 - `doctor.findings`: findings of `drlctl doctor`, from what it knows (`drld.doctor.finding`);
 - `public_routes.routes`: paths for other hosts too, which change nothing, likewise.

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from drld.allocators import ALLOCATORS
 from drld.estimate.traffic_profile import TrafficProfile, suggest
-from drld.explanation import Words
 from drld.gossip.fabrics.membership import Membership
 from drld.limiter import Limiter, static_share
 from drld.model import NS_PER_S, Enforcement, FlowId
 from drld.node import membership
+from drld.planes.explanation import Words
 from drld.police.policer import MARK, Policer
 from drld.police.policer_set import PolicerSet
 from drld.police.tally import TICK_NS, Tally
