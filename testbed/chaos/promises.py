@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drld.allocators.fair import DEPTH_ITEMS, LOAN_S, FairParameters
+from drld.allocators.fair import FairParameters
+from drld.allocators.fair_bucket import DEPTH_ITEMS, LOAN_S
 from drld.config.schema import GossipTable
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric

@@ -244,7 +244,7 @@ def most_in_strict_shares(size: int, age: int, seed: int, changes: float, later:
             )
             view = believed(remote, lasting[number].latest(now_ns), news_ns + TICK_NS)
             found = fair.allocate(demand(*greedy(counts[number])), view, limit, TICK_NS)
-            shares[number] = fair._account._income / LIMIT
+            shares[number] = fair._bucket.account._income / LIMIT
             most = max(most, sum(shares))
             lasting[number].update(found.value, now_ns)
             history[number].append((now_ns, found.value))

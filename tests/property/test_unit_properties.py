@@ -10,7 +10,7 @@ import pytest
 
 from drld.allocators import ALLOCATORS
 from drld.allocators.base import InForce
-from drld.allocators.fair import LEAST_FLOW_RATE
+from drld.allocators.fair_flows import LEAST_FLOW_RATE
 from drld.estimate.demand import DemandEstimator
 from drld.limiter import Limiter
 from drld.model import Enforcement, Measurement, Quantity

@@ -58,10 +58,11 @@ class Reckless(Fair):
         found = super().allocate(demand, view, limit, interval_ns)
         total = found.value + view.remote
         local_limit = limit.rate * found.value / total if total else limit.static_rate
-        depth = self._account.depth(limit.burst, BYTES.item)
+        bucket, account = self._bucket, self._bucket.account
+        depth = account.depth(limit.burst, BYTES.item)
         interval_s = max(interval_ns, limit.interval_ns) / NS_PER_S
-        self._fill_rate = self._account.fill_rate(local_limit, depth, interval_s)
-        enforcement = Enforcement(fill_rate=round(self._fill_rate), depth=round(depth))
+        bucket.fill_rate = account.fill_rate(local_limit, depth, interval_s)
+        enforcement = Enforcement(fill_rate=round(bucket.fill_rate), depth=round(depth))
         return replace(found, enforcement=enforcement)
 
 
@@ -219,7 +220,7 @@ class Shares:
     def _take(self, host: Host, _tick: Tick) -> None:
         allocator = host.managed.limiter._allocator
         assert isinstance(allocator, Fair)
-        self._of[host.name] = allocator._account._income / self._rate
+        self._of[host.name] = allocator._bucket.account._income / self._rate
         self.most = max(self.most, sum(self._of.values()))
 
 
@@ -246,8 +247,9 @@ def found_in(
         parameters=FairParameters(margin=margin),
         interval_ns=interval_ns,
     )
+    kind = LoanAccount if account else NoAccount
     with (
-        mock.patch("drld.allocators.fair.LoanAccount", LoanAccount if account else NoAccount),
+        mock.patch("drld.allocators.fair_bucket.LoanAccount", kind),
         mock.patch("drld.limiter.ALLOCATORS", {"fair": Reckless if reckless else Fair}),
     ):
         fleet = PacketFleet(limit, size, seed=seed, fabric=fabric, delay_ns=round(path * TICK_NS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from drld.allocators import fair
+from drld.allocators import fair_flows
 from testbed.result import jain
 from testbed.sim.run import simulate
 
@@ -33,5 +33,5 @@ def test_all_flows_of_a_crowd_find_tokens() -> None:
 
 def test_without_random_drop_their_order_decides() -> None:
     """Lock-out: a bucket refuses the same sources time after time."""
-    with mock.patch.object(fair, "CROWD_PASS", 1e9):
+    with mock.patch.object(fair_flows, "CROWD_PASS", 1e9):
         assert fairness() < 0.6

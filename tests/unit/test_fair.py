@@ -2,7 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.allocators.fair import BURST_S, CROWD_LOSS, CROWD_PASS, DEPTH_ITEMS, HOLD_NS, IDLE_S
+from drld.allocators.fair import HOLD_NS
+from drld.allocators.fair_bucket import BURST_S, DEPTH_ITEMS, IDLE_S
+from drld.allocators.fair_flows import CROWD_LOSS, CROWD_PASS
 from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView
 from drld.node import membership
@@ -250,7 +252,7 @@ def test_what_is_told_next_counts_as_told() -> None:
     for told in (8.0, 8.0):
         found = fair.allocate(demand(*greedy(2)), believed(8.0, told), in_force(), TICK_NS)
     assert found.value == pytest.approx(2)
-    assert fair._account._income == pytest.approx(LIMIT * 2 / 10)
+    assert fair._bucket.account._income == pytest.approx(LIMIT * 2 / 10)
 
 
 def test_a_limiter_alone_is_one_bucket() -> None:

@@ -1,0 +1,176 @@
+"""The limit's bucket at a limiter with `fair`: its fill rate, its depth and its account.
+
+Fill rate
+
+The bucket is filled at the local limit l = L w / (w + W), where w is the weight of this limiter, W
+the sum of its peers' weights and L the limit. But peers learn only after a while that a weight has
+risen. So the fill rate is no more than
+
+    max(RISE L m / (m + W), static share)
+
+where m is the least weight that this limiter told in the last D, the age of news. If a whole fleet
+wakes up, the fleet then has the limit together, instead of each limiter having all of it. L m /
+(m + W) is the *strict share*. An account bounds the bytes of any traffic (drld.allocators.loan): in
+a time t the fleet forwards at most (1 + margin) L t + B. `margin = 0` is the strict rule. B is the
+sum, over the limiters, of
+
+    burst min(sqrt(x), 2 x)       x the strict share over L; 2 bursts in sum at most
+    + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
+    + DEPTH_ITEMS packets         or DEPTH_S of the static share, but at least IDLE_ITEMS packets
+
+and of (1 + margin) L times an interval, since the account is cut at ticks only. With super-packets
+(GSO) one of these is added for each limiter.
+
+Depth
+
+Flows that share a bucket do not all lose packets at once. So the depth falls with the square root
+of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
+to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
+more. A limiter with a trickle has no more, or a fleet that wakes up after keepalives would have
+`DEPTH_ITEMS` packets each. A limiter whose traffic came in bursts lately has a depth of the largest
+one, up to a whole burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket
+lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
+want them.
+
+Units: rates bytes/s, sizes bytes, weights flows. Invariant: the tokens of the bucket never exceed
+the account.
+"""
+
+from __future__ import annotations
+
+import math
+
+from drld.allocators.base import InForce
+from drld.allocators.burst_need import BurstNeed
+from drld.allocators.loan import LoanAccount
+from drld.model import NS_PER_S, Demand, GlobalView
+
+RISE = 2.0
+"""Factor by which a limiter may exceed its strict share. With 1, a flow that joins a busy limiter
+has its share after 0.4 s; with 2, at once."""
+IDLE_S = 0.15
+"""Depth of an idle limiter in seconds of its static share. A fleet that wakes up together
+forwards no more than that at once."""
+IDLE_ITEMS = 2
+"""Packets that are added to `IDLE_S`: one is spent while tokens for the next one come."""
+TRICKLE_S = 1.0
+"""Traffic of at most `IDLE_ITEMS` packets in this time is a trickle: the depth of an idle limiter
+passes all of it. Within this time without a byte, a limiter falls idle."""
+DEPTH_ITEMS = 6
+"""Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
+DEPTH_S = 2.0
+"""The same limiter's least depth in seconds of its static share, where that is less than
+`DEPTH_ITEMS`: at very low rates."""
+LOAN_S = 0.25
+"""Least loan of a limiter in seconds of its static share. Short intervals make news younger, but
+they do not shorten TCP's swings."""
+REFILL_S = 1.0
+"""Time in which a limiter wants back the bytes that an idle bucket or its account lacks."""
+BURST_S = 0.5
+"""Time in which it wants back those that a burst needs: their claim lasts as long as that of the
+burst itself, which a flow's average spreads over this time (`FAST_NS`)."""
+LEAST_MISSING = 64
+"""Missing bytes below which a limiter claims none: each claim would be smaller than the last."""
+
+
+class FairBucket:
+    """The fill rate and the depth of one limit's bucket at one limiter."""
+
+    def __init__(self, margin: float) -> None:
+        """`margin`: part of the limit by which the account's income exceeds the strict share."""
+        self.fill_rate = 0.0
+        """The fill rate in force, bytes/s."""
+        self.account = LoanAccount()
+        self._margin = margin
+        self._need = BurstNeed()
+        self._tokens = math.inf
+        """Tokens of the datapath's bucket, as far as ticks can tell, bytes."""
+        self._missing = 0.0
+        """Tokens that this bucket lacks of an idle limiter's depth, bytes."""
+        self._burst_missing = 0.0
+        """Tokens that it lacks for the largest burst that a full account would pay for, bytes."""
+        self._owed = 0.0
+        """Bytes that the account lacks of what this limiter may claim."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing changes while the limiter is idle: its bucket is shallow once no burst is
+        remembered, and its account is full after a while."""
+        return not self._need.peak and self.account.missing <= LEAST_MISSING
+
+    @property
+    def wanted_rate(self) -> float:
+        """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
+        claims = (max(self._missing, self._owed), REFILL_S), (self._burst_missing, BURST_S)
+        return max(
+            missing / time_s if missing > LEAST_MISSING else 0.0 for missing, time_s in claims
+        )
+
+    def settle(
+        self, weight: float, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
+    ) -> float:
+        """Set the fill rate for the next interval; return the depth, bytes.
+
+        `weight` is what the limiter tells its peers next.
+        """
+        wanted, strict = _rates(weight, view, limit)
+        idle = not weight + view.remote
+        interval_s = interval_ns / NS_PER_S
+        idle_bytes = IDLE_ITEMS * limit.item
+        static = limit.static_rate / limit.rate
+        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_bytes
+        least_depth = max(DEPTH_S * limit.static_rate, limit.item)
+        least_depth = min(least_depth, DEPTH_ITEMS * limit.item)
+        depth = max(_depth(limit.burst, wanted / limit.rate) + limit.item, idle_depth)
+        if TRICKLE_S * _arriving(demand) > idle_bytes:
+            depth = max(depth, least_depth)
+        # One limiter alone needs no more than the limit's burst.
+        depth = min(depth, max(limit.burst, idle_bytes))
+        loan = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
+        capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
+        burst = _depth(limit.burst, strict / limit.rate)
+        account = self.account
+        account.settle(
+            demand.forwarded_bytes, (1 + self._margin) * strict, capacity + burst, interval_s
+        )
+        # What only an idle fleet allows is not claimed. The claim itself would take it away, so the
+        # fleet would never come to rest. The static share fills it.
+        self._owed = max(account.missing - burst * idle, 0.0)
+        # After a late or an extra tick, the next interval may be longer than the last.
+        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        filled = self.fill_rate * interval_s
+        arrived = demand.instant_rate * interval_s
+        need = min(self._need.update(arrived, filled, interval_ns), limit.burst)
+        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
+        paid = min(need, account.spare(wanted, longest_s))
+        depth = account.depth(max(depth, paid), limit.item)
+        # A datapath that went on without its daemon has not forwarded what it did not have.
+        self._tokens = min(max(self._tokens + filled - demand.forwarded_bytes, 0.0), depth)
+        self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
+        self._burst_missing = max(min(need, account.capacity) - self._tokens, 0.0)
+        self.fill_rate = account.fill_rate(wanted, depth, longest_s)
+        return depth
+
+
+def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, float]:
+    """Fill rate that peers can know of, and the strict share, both bytes/s."""
+    total = weight + view.remote
+    local_limit = limit.rate * weight / total if total else limit.static_rate
+    if not (view.connected or view.unnamed):
+        return local_limit, limit.rate
+    # The next weight counts as told: peers may use it before this limiter's next tick.
+    least = min(view.told, weight)
+    strict = limit.rate * least / (least + view.remote) if least else 0.0
+    fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
+    # While no limiter has a demand, each has its static share.
+    return fill_rate, strict if total else limit.static_rate
+
+
+def _arriving(demand: Demand) -> float:
+    """Rate of arrival in the last half second, bytes/s."""
+    return demand.rest + sum(flow.fast for flow in demand.sample)
+
+
+def _depth(burst: float, share: float) -> float:
+    """Depth for a share of the limit, bytes. Shares that sum to 1 have at most two bursts."""
+    return burst * min(math.sqrt(share), 2 * share)
