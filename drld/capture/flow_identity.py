@@ -1,4 +1,4 @@
-"""What the kernel datapath calls a flow: a hash of its five-tuple (`flow_id` in bpf/flow.h). Pure.
+"""The kernel datapath's name of a flow: a hash of its five-tuple (`flow_id` in bpf/flow.h). Pure.
 
 No code inverts it. With it, the place of a known flow in the kernel's flow table can be found.
 """

@@ -17,7 +17,7 @@ from random import Random
 
 from drld.capture.matcher import Matcher
 from drld.capture.packet import Header, ecn_capable, outline, parse
-from drld.capture.rules import pass_without_daemon
+from drld.capture.queue_hooks import pass_without_daemon
 from drld.model import Enforcement, FlowKey
 from drld.police.direction import Direction
 from drld.police.policer import Excess, Policer, police
@@ -66,7 +66,7 @@ class Gate(PolicerSet):
         self._met = bytearray(_SLOTS)
         self._known: dict[Hashable, tuple[FlowKey, list[Policer]]] = {}
         self.fail_open = False
-        """Whether a packet without a verdict passes (`drld.capture.rules.pass_without_daemon`)."""
+        """Whether a packet without a verdict passes (`queue_hooks.pass_without_daemon`)."""
         self.marks = False
         """Whether any limit marks. Then the datapath copies whole packets: a packet of which only
         the headers were copied cannot be rewritten, and counts as not ECN-capable."""

@@ -28,7 +28,7 @@ FLOW_SLOTS = 64
 ANY_PROTOCOL = 256
 
 FAMILIES = (4, 6, 0)
-"""In the order of `drld_hook.family`; 0: addresses unknown."""
+"""The address families in the order of `drld_hook.family`; 0: addresses unknown."""
 
 RECORD = Struct("=QQQQ")
 FLOW_RECORD = Struct("=QQQ8x")

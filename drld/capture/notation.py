@@ -54,7 +54,7 @@ class Packet(NamedTuple):
     """Whether it is ECN-capable."""
     mark: int = 0
     crosses: tuple[tuple[Direction, str], ...] = ()
-    """Where it crosses this host, in this order; nothing: wherever a limit asks."""
+    """The points at which it crosses this host, in order; none: any point that a limit asks for."""
 
     def __str__(self) -> str:
         """The packet as it is written, without a word for a mark of 0."""
@@ -131,7 +131,7 @@ def read(text: str) -> Packet:
 
 
 def crossing(words: str) -> tuple[tuple[tuple[Direction, str], ...], int]:
-    """Where packets cross this host, and their mark, by words such as `in eth0 mark 1`.
+    """The points at which packets cross this host, and their mark: words such as `in eth0 mark 1`.
 
     Raises:
         InputError: there are other words.

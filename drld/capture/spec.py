@@ -1,4 +1,4 @@
-"""What a configuration asks of packets: the target of a limit, and how a daemon polices them."""
+"""The packets' part of a configuration: the targets of limits, and how a daemon polices packets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Match(Target):
     mark: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        """For lists: the interface and the addresses."""
+        """A short text for lists: the interface and the addresses."""
         source = f" from {self.source}" if self.source else ""
         destination = f" to {self.destination}" if self.destination else ""
         return f"{self.direction.value} {self.interface}{source}{destination}"

@@ -34,7 +34,7 @@ _MOST_NS = 1 << 63
 """End of time: the year 2262."""
 _CUT_OFF = "the capture ends inside a packet"
 _TYPE_AT = {_ETHERNET: 12, 113: 14, 276: 0, 9: 2, 50: 2}
-"""Where the type of what follows stands, by link type: Ethernet, Linux cooked (SLL, SLL2), PPP."""
+"""The offset of the protocol type, by link type: Ethernet, Linux cooked (SLL, SLL2), PPP."""
 _PPP = {b"\x00\x21": _IPV4, b"\x00\x57": _IPV6}
 _BARE = {0: 4, 108: 4, 12: 0, 14: 0, 101: 0, 228: 0, 229: 0}
 """Bytes before the IP header of link types without such a field: loopback, raw IP."""
@@ -74,7 +74,7 @@ def packets(stream: IO[bytes]) -> Iterator[Captured]:
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
-    """So many bytes; fewer at the end."""
+    """The next `size` bytes; fewer at the end of the file."""
     data = stream.read(size)
     while len(data) < size and (more := stream.read(size - len(data))):
         data += more
@@ -178,7 +178,7 @@ def _packet(link: int, time_ns: int, frame: bytes, size: int) -> Captured:
 
 
 def _start(link: int, frame: bytes) -> int | None:
-    """Where the IP header begins; None: the frame is not IP."""
+    """The offset of the IP header; None: the frame has none."""
     if link in _BARE:
         start = _BARE[link]
         first = frame[start] >> 4 if len(frame) > start else 0

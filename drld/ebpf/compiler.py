@@ -77,7 +77,7 @@ def _cache_directory() -> Path:
 
 
 def _file(directory: Path, arguments: list[str]) -> Path:
-    """Where the programs are kept: for the running kernel, or in `SOURCES` for all."""
+    """The directory of compiled programs: for the running kernel, or in `SOURCES` for all."""
     release = "" if directory == SOURCES else platform.release()
     digest = hashlib.blake2s(digest_size=12)
     try:

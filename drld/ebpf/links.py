@@ -1,4 +1,4 @@
-"""The interfaces of the current network namespace, and which lie on which (rtnetlink(7)).
+"""The interfaces of the current network namespace, and those below each (rtnetlink(7)).
 
 pyroute2 would take the daemon more memory than the rest of the datapath, for one message.
 """
@@ -25,7 +25,7 @@ _BYTES = 1 << 17
 
 
 def below() -> dict[str, list[str]]:
-    """By interface those that it lies on: a VLAN's parent, members of a bond, ports of a bridge.
+    """The interfaces below each interface: a VLAN's parent, members of a bond, ports of a bridge.
 
     Raises:
         DatapathError: the kernel refuses to answer.
@@ -71,7 +71,7 @@ def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:
-    """Those that are needed: a link has forty others, and a host a thousand links."""
+    """The needed attributes only: a link has forty others, and a host may have a thousand links."""
     found = {}
     at, end = 0, len(data)
     while at < end:

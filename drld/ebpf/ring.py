@@ -64,7 +64,7 @@ class Ring:
         end = begin + self._producer[0] - taken
         if begin == end:
             return
-        # All lengths before any field: what a record of full length holds has been written.
+        # All lengths before any field: a record whose length is complete has been written.
         lengths = self._words[begin // 4 : end // 4 : stride // 4].tolist()
         complete = len(lengths)
         if max(lengths) >= _BUSY:

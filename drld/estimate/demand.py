@@ -1,8 +1,8 @@
 """The local demand of one limit (paper, section 3.1): a rate over each interval, then an EWMA.
 
-Smoothing hides change, so evidence of change passes it: after `IDLE_NS` without a byte the
-filters restart, and the first demand after it counts whole (paper, section 3.2.2: a new flow is
-given its instantaneous rate so that slow start may go on).
+Smoothing hides a change, so a start is not smoothed: after `IDLE_NS` without a byte the filters
+restart, and the first demand counts whole. (Paper, section 3.2.2: a new flow gets its instantaneous
+rate, so that slow start can continue.)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from drld.model import NS_PER_S, Demand, FlowId, Measurement
 from drld.units import BYTES
 
 IDLE_NS = 1 * NS_PER_S
+"""The time without a byte after which a limit is idle on this limiter, ns."""
 
 
 class DemandEstimator:
@@ -32,16 +33,16 @@ class DemandEstimator:
         return self._silent_ns >= IDLE_NS
 
     def update(self, measurement: Measurement) -> tuple[Demand, list[FlowId]]:
-        """Take in one interval; return the demand and the flows to evict from the sample.
+        """Add one interval; return the demand and the flows to evict from the sample.
 
         Raises:
             ValueError: the interval is not positive.
         """
         interval_ns = measurement.interval_ns
         if interval_ns <= 0:
-            raise ValueError(f"interval_ns: {interval_ns} is not positive")
-        # The bucket forwards nothing until time has paid its debt: it is no demand, and no account
-        # pays it a second time.
+            raise ValueError(f"interval_ns: must be positive (got {interval_ns})")
+        # Owed bytes are a debt that the bucket pays with time. They are no demand, and the account
+        # of the allocator does not pay them a second time.
         arrived = measurement.arrived_bytes - measurement.owed_bytes
         was_idle = self.idle
         self._silent_ns = 0 if arrived else self._silent_ns + interval_ns

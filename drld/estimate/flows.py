@@ -1,34 +1,33 @@
 """A bounded sample of flows, and an estimate of an unbottlenecked flow's rate.
 
-Paper, section 3.2.2: a limiter keeps byte counters for a constant-size set of flows, discards
-small flows and resamples, so that the set comes to hold the fast ones; the fastest is taken to be
-unbottlenecked. Two halves, because the first runs for each packet and the second once a tick:
+Paper, section 3.2.2: a limiter keeps byte counters for a constant-size set of flows. It discards
+small flows and resamples, so that the set comes to hold the fast ones. It takes the fastest flow to
+be unbottlenecked. There are two halves, because the first runs for each packet and the second once
+a tick.
 
-`FlowSample` counts. Every byte of a flow in the set is counted, for one packet in sixteen shows
-too little of a slow flow in 50 ms. A flow enters with any of its packets while the set has room.
-Room is made by the tick alone, at moments that have nothing to do with the traffic, so the packet
-that finds it is a uniform draw over packets: a flow enters in proportion to its rate, as with the
-paper's resample probability, without a draw for each packet, and a lone new flow is seen at once.
+`FlowSample` counts every byte of a flow in the set. (One packet in sixteen would show too little of
+a slow flow in 50 ms.) While the set has room, any packet of a new flow enters it. Only the tick
+makes room, at moments that do not depend on the traffic. So the packet that finds room is a uniform
+draw over packets: a flow enters in proportion to its rate, as with the paper's resample
+probability, but without a draw for each packet. A lone new flow is seen at once.
 
-`FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: with weight
-1 - alpha**k after k ticks, so that a young flow's estimate is the mean over its short life and not
-a climb from zero. Bytes of flows outside the set are one more pseudo-flow, so the rates always sum
-to the aggregate's (`total`).
+`FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: the weights sum to
+1 - alpha**k after k ticks, so a young flow's estimate is the mean over its short life. The bytes of
+flows outside the set make one more pseudo-flow. So the rates always sum to the limiter's (`total`).
 
 A flow *pauses* once it was silent for `PAUSE_NS`, and for the time in which it used to send
 `PAUSE_ITEMS` items. It counts for nothing until it sends again, and then with the average that is
-left. So a flow that ends does not keep a share for as long as the average remembers it, and a flow
-that comes out of a timeout does not start from zero. TCP's retransmission timer waits for 200 ms
-and a round trip, so most timeouts are too short for a pause. The packets of some flows are that far
-apart, too.
+left. So a flow that ends loses its share soon, and a flow that comes out of a timeout does not
+start from zero. TCP's retransmission timer waits for 200 ms and a round trip, so most timeouts are
+too short for a pause. The packets of some flows are that far apart, too.
 
-The rate of an unbottlenecked flow is not the fastest flow's: the maximum of n noisy rates grows
-with n, so a limiter with seven flows would count itself fewer flows, relative to one with three,
-than it has. We take the largest f for which f is the mean of all flows at or above `CLUSTER` of f
-(found by iterating from the maximum). Equal flows are then all counted, whatever the noise, and
-flows bottlenecked elsewhere below `CLUSTER` of the fair rate are left out, as the paper wants.
-Three flows in one bucket stay unequal for seconds, a factor of two apart: at half of f, or with
-rates that halve in a second, the fastest would be the only unbottlenecked one (docs/allocators.md).
+Deviation. The rate of an unbottlenecked flow is not the fastest flow's. The maximum of n noisy
+rates grows with n, so a limiter with many flows would underestimate their number. We take the
+largest f that is the mean of all flows at or above `CLUSTER` of f (found by iterating from the
+maximum). Then equal flows all count, whatever the noise. Flows that are bottlenecked elsewhere,
+below `CLUSTER` of the fair rate, do not count, as the paper wants. Three flows in one bucket stay
+unequal for seconds, a factor of two apart. With half of f, or with rates that halve in a second,
+the fastest of them would be the only unbottlenecked one (docs/allocators.md).
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ from drld.model import NS_PER_S, FlowId
 from drld.units import BYTES
 
 CAPACITY = 64
+"""Flows in the set."""
 CLUSTER = 0.4
+"""The part of f that the slowest unbottlenecked flow has."""
 RESIDENCE_NS = 1 * NS_PER_S
 PAUSE_NS = 3 * NS_PER_S // 10
 PAUSE_ITEMS = 4

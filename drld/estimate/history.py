@@ -1,7 +1,7 @@
 """The mean rate and the largest backlog of the last seconds, in steps (SRTM 2021, section V-D).
 
-The paper's brokers report both over a window of 10 s that is tracked in increments of 1 s. A step
-counts when it has ended. While the window is not full, the mean is that of what there is.
+The paper's brokers report both over a window of 10 s, in increments of 1 s. A step counts when it
+has ended. While the window is not full, the mean is that of the steps so far.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class History:
         self._window_ns = window_ns
         self._step_ns = step_ns
         self._steps: deque[_Step] = deque()
-        """Those that have ended, in the window."""
+        """The ended steps of the window."""
         self._begin()
 
     def _begin(self) -> None:
         self._lasted_ns = 0
-        """Of the step that has not ended."""
+        """The length of the present step so far; the next two are its figures."""
         self._arrived = 0.0
         self._backlog = 0
 
     def update(self, arrived: float, backlog: int, interval_ns: int) -> None:
-        """Take in the tokens that arrived in an interval, and its largest backlog, tokens."""
+        """Add an interval: the tokens that arrived in it, and its largest backlog, tokens."""
         self._lasted_ns += interval_ns
         self._arrived += arrived
         self._backlog = max(self._backlog, backlog)

@@ -8,17 +8,17 @@ rate r drops nothing if its depth is at least
 which is the largest backlog of a queue that is served at r. It is kept for the rates
 r = least x 2**(i / STEPS): a backlog u and a need b each.
 
-Counters are read once an interval (a tick), so it is not known when bytes came in it. The worst is
-assumed: those of one interval came at its end, and those of the next at its beginning.
+Counters are read once an interval (a tick), so the times of the bytes within it are not known. The
+worst case is assumed: the bytes of one interval came at its end, those of the next at its begin.
 
     need b <- max(b, u + a)         u <- a + max(u - r dt, 0)         a: bytes of the interval dt
 
 So b is never too small, and too large by at most r times two intervals (tests/property).
 
-Cost: u falls as r grows. From the first rate on whose u is no more than r dt, it is just a. So only
-the rates below are kept one by one: those between the mean and the present peak. A rate whose
-backlog exceeds `LONGEST_S` of itself is given up for good, as no burst of that size is of use.
-Nothing is done for a packet; a tick takes some microseconds, a limit that is never used none.
+Cost: u falls as r grows. From the first rate whose u is at most r dt, u is just a. So only the
+rates below it are stored, those between the mean and the present peak. A rate whose backlog exceeds
+`LONGEST_S` of itself is dropped for good, because no burst of that size is of use. A packet costs
+nothing, a tick some microseconds, and a limit without traffic nothing.
 
 The rate is chosen by the seconds with traffic: how many of them had at most r bytes. An interval
 longer than a second counts once, with its mean.
@@ -39,7 +39,7 @@ LONGEST_S = 60
 
 
 class TrafficProfile:
-    """What arrived under one limit since it is known."""
+    """The bursts that arrived under one limit since the daemon knows it."""
 
     __slots__ = (
         "_backlog", "_first", "_last", "_last_ns", "_least", "_need", "_pair", "_seconds",
@@ -55,16 +55,16 @@ class TrafficProfile:
         self._window = self._window_ns = 0
         """Bytes and time of the second that is not over."""
         self._first = 0
-        """Place of the smallest rate that is not given up."""
+        """The place of the smallest rate that is not dropped."""
         self._backlog: list[float] = []
-        """From that rate on; for all higher rates it is `_last`."""
+        """The backlogs at the rates from `_first` on; at all higher rates it is `_last`."""
         self._need: list[float] = []
-        """From that rate on; for all rates it is at least `_pair`."""
+        """The needs at the same rates; at any rate the need is at least `_pair`."""
         self._last = self._pair = 0
-        """Bytes of the last interval; the most of two that follow each other."""
+        """The bytes of the last interval, and the most bytes of two consecutive intervals."""
 
     def add(self, arrived: int, interval_ns: int, now_ns: int) -> None:
-        """Take in the bytes of an interval that ends now; no bytes came between intervals."""
+        """Add the bytes of an interval that ends now; no bytes came between intervals."""
         silent_ns = now_ns - interval_ns - self._last_ns
         self._last_ns = now_ns
         if silent_ns > 0:
@@ -136,7 +136,7 @@ class TrafficProfile:
         return (self._last_ns - self._since_ns) / NS_PER_S
 
     def rate_for(self, part: float) -> float:
-        """The smallest rate that is kept and that this part of the seconds did not exceed."""
+        """The smallest stored rate that this part of the seconds did not exceed."""
         wanted, found = part * self.seconds, 0
         for place, count in sorted(self._seconds.items()):
             found += count
@@ -147,9 +147,9 @@ class TrafficProfile:
     def burst_for(self, rate: float) -> float | None:
         """The burst with which a bucket of this rate would have dropped nothing, tokens.
 
-        None: one of more than `LONGEST_S` of the rate.
+        None: it would be more than `LONGEST_S` of the rate.
         """
-        # Rounded down to a rate that is kept, which needs no less.
+        # Rounded down to a stored rate, which needs no smaller burst.
         place = self._place(rate)
         place -= self._rate(place) > rate
         if place < self._first:
@@ -185,7 +185,7 @@ def suggest(profile: TrafficProfile, part: float, unit: Unit) -> Suggestion | No
 
 
 def seconds_needed(part: float) -> int:
-    """Seconds with traffic of which one is not in this part."""
+    """The seconds with traffic that it takes for one to be outside this part."""
     return math.ceil(round(1 / (1 - part), 6))
 
 

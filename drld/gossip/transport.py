@@ -30,21 +30,21 @@ from drld.gossip.wire.messenger import Deliver
 from drld.gossip.wire.session import Session
 
 RECEIVE_BUFFER = 4 << 20
-"""Bytes asked for. The kernel charges about 768 for a single update: 5,000 between two ticks."""
+"""The size of the receive buffer, bytes: it holds 5,000 datagrams of one update, of 768 each."""
 _LEAST_CHARGE = 512
-"""Bytes; no datagram takes less of the receive buffer than these and its length."""
+"""Bytes of the receive buffer that a datagram takes at least, beside its length."""
 _HEADERS = {socket.AF_INET: 20 + 8, socket.AF_INET6: 40 + 8}
 """Bytes of the IP and UDP headers."""
 _SO_RCVBUFFORCE = 33
 """The option's number on Linux; the socket module lacks it."""
 
 MAX_REFUSED = 1024
-"""Datagrams and updates that may be refused, and HELLOs that may change nothing, between two ticks.
-They take 2 to 8 ms (`scripts/bench hostile`)."""
+"""The datagrams without effect that one `receive` reads; it leaves the rest for the next. They take
+2 to 8 ms (`scripts/bench hostile`)."""
 REFUSED_PER_PEER = 2
-"""The same for each peer, if that is more in all. After a flood, all updates are refused: if those
-that a fleet sends in a tick were a flood, too, it would never end. They are a datagram from each
-peer (up to 72 limits), and as many again of the backlog."""
+"""The same for each peer, if that is more in all. After a flood the owner refuses all updates. So
+the fleet's own updates of a tick must not count as another flood, or it would never end. They are a
+datagram from each peer (of up to 72 limits), and as many again of the backlog."""
 
 Address = tuple[str, int]
 
@@ -74,31 +74,31 @@ class Transport:
             OSError: `listen` cannot be bound.
         """
         self.rejected: Counter[str] = Counter()
-        """Datagrams refused: `address` (of no peer), or the reason of the `WireError`. Updates that
-        were delivered, and that the owner refused (`refuse`)."""
+        """Refused datagrams by reason: `address` (of no peer), or that of the `WireError`. Also
+        delivered updates that the owner refused (`refuse`)."""
         self.other_versions: dict[str, int] = {}
         """The wire version of peers that use another one, by name. It is recorded while there is no
         session, because any host can forge such a datagram."""
         self._refused = 0
-        """Since the last tick, what was refused or changed nothing."""
+        """Datagrams and updates without effect in this `receive`."""
         self.drained = True
-        """Whether the last `receive` took all that was there; else what comes next may be old."""
+        """Whether the last `receive` emptied the socket; if not, the next datagrams may be old."""
         self.handshakes = 0
         """HELLOs sent."""
         self.greetings = 0
-        """HELLOs received that were the peer's."""
+        """HELLOs received, with a tag that fits."""
         self.floods = 0
-        """Times that so many datagrams were refused that the rest had to wait for the next tick."""
+        """Times that `receive` ended at `MAX_REFUSED`, before the socket was empty."""
         self.met = 0
         """Sessions completed."""
         self.errors: Counter[str] = Counter()
-        """What the socket refused to send or receive, by the name of the error."""
+        """Errors of the socket, by name (`ENETUNREACH`)."""
         self.sent = self.received = 0
         """Updates sent and delivered."""
         self.control_sent = self.control_received = 0
         """Messages of numbered kinds sent and delivered."""
         self.bytes_sent = 0
-        """Of IP packets."""
+        """Bytes of the IP packets sent."""
         self._me = me
         self.ring = ring or KeyRing()
         """The keys in force."""
@@ -127,16 +127,16 @@ class Transport:
 
     @property
     def address(self) -> Address:
-        """Where the socket is bound."""
+        """The address and port that the socket is bound to."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 
     def fileno(self) -> int:
-        """The socket, to wait for datagrams."""
+        """The descriptor of the socket, to wait for datagrams."""
         return self._socket.fileno()
 
     def update_peers(self, peers: Mapping[str, Address]) -> Callable[[], None]:
-        """Talk to these peers from now on (a reload); return what takes that back.
+        """Replace the peers after a reload; return a function that undoes it.
 
         Raises:
             ConfigError: as in the constructor; nothing is changed.
@@ -154,7 +154,7 @@ class Transport:
             if family != self._family:
                 problems.append(f"{key}: {given[0]} is of another family than limiter.listen")
             if address in by_address:
-                problems.append(f"{key}: {by_address[address].name} has the same one")
+                problems.append(f"{key}: peer {by_address[address].name} has the same address")
             known = self._by_name.get(name) or _Peer(name, address, self._channel(name))
             by_name[name] = by_address[address] = known._replace(address=address)
         if problems:
@@ -170,16 +170,16 @@ class Transport:
             del self.other_versions[name]
 
     def set_ring(self, ring: KeyRing) -> None:
-        """Seal and open with these keys from now on; sessions stay."""
+        """Replace the keys; sessions stay."""
         self.ring = ring
         for peer in self._by_name.values():
             peer.channel.set_ring(ring)
 
     def send(self, peer: str, kind: int, body: Any) -> int | None:
-        """Send a message to a known peer, or count why the kernel would not.
+        """Send a message to a known peer; count an error of the kernel.
 
-        A peer with which there is no session is sent a HELLO instead. Returns the number of a
-        message of a numbered kind that was sent.
+        A peer without a session gets a HELLO instead. Returns the number of the message if it was
+        sent and its kind is numbered, else None.
         """
         to = self._by_name[peer]
         datagram = to.channel.seal(kind, body)
@@ -193,13 +193,13 @@ class Transport:
         return None
 
     def receive(self, deliver: Deliver, refused: Mapping[int, str] = MappingProxyType({})) -> None:
-        """Deliver all messages that are pending, without waiting.
+        """Deliver all pending messages, without waiting.
 
-        `refused` are kinds that are not taken at present, and the reason under which they count.
-        The begin of a session is delivered as a HELLO with the body `Met`.
+        `refused` are kinds that the owner does not take at present, with the reason to count. A new
+        session is delivered as a HELLO with the body `Met`.
 
-        It ends after as much as the receive buffer can hold, or after `MAX_REFUSED` (or
-        `REFUSED_PER_PEER`) that were of no use, so that a flood cannot keep the caller here.
+        It ends after as many bytes as the receive buffer holds, or after `MAX_REFUSED` datagrams
+        without effect (or `REFUSED_PER_PEER`). So a flood cannot keep the caller here.
         """
         self._turn += 1
         self._refused = 0
@@ -241,7 +241,7 @@ class Transport:
                 deliver(peer.name, opened.kind, opened.body)
 
     def refuse(self, reason: str) -> None:
-        """Count a datagram, or a part of what was delivered of one, as of no effect."""
+        """Count a datagram, or one update of it, as without effect."""
         self.rejected[reason] += 1
         self._refused += 1
 
@@ -249,7 +249,7 @@ class Transport:
         if opened.kind == Kind.HELLO:
             self.greetings += 1
             self.met += opened.body is not None
-            # It may be a recording, which looks like one that came late: counted, and no refusal.
+            # It may be a recording or have come late. It counts for the bound, not as refused.
             self._refused += opened.body is None
         elif codec_of(opened.kind).numbered:
             self.control_received += 1
@@ -270,7 +270,7 @@ class Transport:
         return True
 
     def _channel(self, peer: str) -> Channel:
-        """For a new peer: one with a session of its own."""
+        """A channel with a new session, for a new peer."""
         self._openings += 1
         session = Session(End(self.life, self._openings), self._secret)
         return Channel(self._me, peer, session, self.ring)
@@ -281,7 +281,11 @@ class Transport:
 
 
 def _numeric(address: Address, key: str) -> tuple[socket.AddressFamily, Address]:
-    """The family of an address, and the address as the kernel will write it."""
+    """The family of an address, and the address in the kernel's notation.
+
+    Raises:
+        ConfigError: it is not an IP address; `key` names it.
+    """
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     try:
         family, _, _, _, resolved = socket.getaddrinfo(
@@ -293,7 +297,7 @@ def _numeric(address: Address, key: str) -> tuple[socket.AddressFamily, Address]
 
 
 def _enlarge(sock: socket.socket) -> int:
-    """Ask for the receive buffer, beyond the host's maximum if we may; return what we got."""
+    """Set the size of the receive buffer, above the host's maximum if allowed; return the size."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except PermissionError:

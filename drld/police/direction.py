@@ -1,4 +1,4 @@
-"""Which way packets cross an interface."""
+"""The direction in which packets cross an interface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Direction(enum.Enum):
-    """Which way packets cross an interface."""
+    """The direction in which packets cross an interface."""
 
     IN = "in"
     OUT = "out"

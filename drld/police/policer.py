@@ -37,7 +37,7 @@ DROP, FORWARD, MARK = 0, 1, 2
 
 
 class Excess(enum.Enum):
-    """What becomes of packets above the limit."""
+    """The fate of packets above the limit."""
 
     DROP = "drop"
     MARK = "mark"
@@ -202,7 +202,7 @@ class Policer:
         return bucket.wait_ns(length, left)
 
     def tokens(self, now_ns: int) -> int:
-        """What the bucket holds; negative in debt."""
+        """The tokens in the bucket; negative in debt."""
         self.bucket.settle(now_ns)
         return self.bucket.tokens
 
@@ -240,12 +240,12 @@ class Policer:
         return FORWARD if self.shadow else self._verdict
 
     def fall_short(self, flow: FlowId, length: int) -> None:
-        """Count an item of which it is known that the limit drops it."""
+        """Count an item that the limit is known to drop."""
         self.arrive(flow, length)
         self.drop(length)
 
     def charge(self, flow: FlowId, length: int, now_ns: int) -> None:
-        """Count and charge an item that has passed already; what the buckets lack is debt."""
+        """Count and charge an item that has passed already; missing tokens become debt."""
         bucket = self.bucket
         bucket.settle(now_ns)
         owed = 0 if bucket.depth is None else length - min(max(bucket.tokens, 0), length)

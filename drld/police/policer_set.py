@@ -1,4 +1,4 @@
-"""The policers of a set of limits: what the datapaths of user space have in common."""
+"""The policers of a set of limits, for the datapaths in user space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PolicerSet:
         self._policers: dict[int, Policer] = {}
 
     def replace(self, limits: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Have these limits from now on; one whose id and unit stay keeps counters and tokens."""
+        """Replace the limits; one whose id and unit stay keeps its counters and tokens."""
         policers = {}
         for limit, enforcement in limits:
             policer = self._policers.get(limit.id)

@@ -15,14 +15,14 @@ from drld.model import FlowId, FlowKey
 
 @dataclass(frozen=True, slots=True)
 class SourcePrefix:
-    """What makes a flow: all packets whose source addresses agree in so many leading bits."""
+    """A flow by source: all packets whose source addresses agree in these leading bits."""
 
     ipv4: int = 32
     ipv6: int = 64
     """One host commonly has the addresses of a /64."""
 
     def __str__(self) -> str:
-        """As the configuration has it."""
+        """The notation of the configuration."""
         return f"source/{self.ipv4}/{self.ipv6}"
 
 

@@ -1,4 +1,4 @@
-"""What a replay counts for one limit, in bounded memory: totals, flows, the worst second. Pure.
+"""The counts of a replay for one limit, in bounded memory: totals, flows, worst second. Pure.
 
 Flows: the bytes of each are counted. Whenever `MAX_FLOWS` are known, the smaller half is forgotten.
 So a flow that was small at such a moment is counted too low, by what it had then.
@@ -44,7 +44,7 @@ class Tally:
 
     start_ns: int
     min_rate: int
-    """Of the unit, tokens/s."""
+    """The smallest rate that a limit of this unit may have, tokens/s."""
     packets: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     size: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     """Packets and bytes: arrived, forwarded, dropped, marked."""
@@ -56,8 +56,9 @@ class Tally:
     span_s: int = 1
     profile: TrafficProfile = field(init=False)
     _tick_ns: int = field(init=False)
-    """End of the present interval of the profile, and its bytes."""
+    """The end of the present interval of the profile."""
     _tick_bytes: int = 0
+    """The bytes of that interval."""
     _second: int = 0
     _bytes: list[int] = field(default_factory=lambda: [0, 0, 0])
     """Bytes of the present second: as in `Span`."""

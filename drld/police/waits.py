@@ -1,4 +1,4 @@
-"""What operators see of a limit whose excess waits, whatever kind of traffic it is about."""
+"""The figures of a limit whose excess waits, for operators, for any kind of traffic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 QUANTILES = (0.5, 0.95, 0.99)
-"""Of access delays."""
+"""The quantiles of access delays that operators see."""
 
 
 class Delays(NamedTuple):
@@ -14,19 +14,19 @@ class Delays(NamedTuple):
 
     items: int
     quantiles_ns: Sequence[int]
-    """As `QUANTILES`, ns; 0 each without an item."""
+    """The access delays at `QUANTILES`, ns; 0 if no item passed."""
 
 
 class Waits(NamedTuple):
     """Items of a limit that wait, and that have waited."""
 
     waiting: int
-    """Those that wait now; in shadow mode, those that would."""
+    """Items that wait now; in shadow mode, those that would wait."""
     waited: int
-    """Those that have had to wait since the daemon started, or would have had to."""
+    """Items that had to wait since the daemon started; in shadow mode, that would have had to."""
     delays: Delays
     clients: int | None
-    """Clients with a bucket of their own; None: there is one for all."""
+    """Clients with a bucket of their own; None: all share one bucket."""
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class HasWaits(Protocol):
     """A datapath whose limits make items wait."""
 
     def waits(self, limit_id: int) -> Waits:
-        """What waits at a limit.
+        """The figures of a limit's queue.
 
         Raises:
             KeyError: there is no such limit.

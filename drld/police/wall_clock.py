@@ -2,8 +2,8 @@
 
 The wall clock's offset from the monotonic clock is measured when a stamp needs it, between two
 close readings of the monotonic clock. If the offset moved further than slewing can move it, the
-clock was set, and what waits to be read may have stamps of the old time. No stamp counts then until
-all that has been read (`trust`).
+clock was set. Packets that wait in the queue may then have stamps of the old time, so no stamp
+counts until all of them have been read (`trust`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from drld.model import NS_PER_S
 
 CLOSE_NS = 50_000
-"""Two readings of clocks that are further apart were interrupted."""
+"""The longest time between two readings that were not interrupted, ns."""
 
 _STEP_NS = NS_PER_S // 1000
+"""A change of the offset by more than this and the slewing is a set clock, ns."""
 _SLEW = 8
 """Clock daemons slew by up to a twelfth of the time."""
 _LEARN_EVERY_NS = NS_PER_S // 1000
@@ -50,7 +51,7 @@ class WallClock:
         return stamp_ns - self._offset_ns
 
     def trust(self) -> None:
-        """Nothing waits that was stamped before now."""
+        """No packet waits that was stamped before now."""
         self._distrusted = False
 
     def _learn(self) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from drld.capture.rules import Hook, nft_install
+from drld.capture.nft_rules import nft_install
+from drld.capture.queue_hooks import Hook
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.police.direction import Direction

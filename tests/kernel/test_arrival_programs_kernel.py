@@ -14,7 +14,8 @@ import pytest
 from pyroute2 import IPRoute
 from scapy.layers.inet import IP, UDP
 
-from drld.capture.rules import Hook, Point, nft_install
+from drld.capture.nft_rules import nft_install
+from drld.capture.queue_hooks import Hook, Point
 from drld.ebpf.bpf import Code, Program
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError

@@ -531,7 +531,7 @@ def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
 
 @pytest.mark.parametrize("kind", [CLASSIFIED, 1, 2])
 @pytest.mark.parametrize("late_ns", [0, 1])
-def test_what_a_packet_leaves_is_exact_to_the_nanosecond(
+def test_the_tokens_that_a_packet_leaves_are_exact_to_the_nanosecond(
     benches: dict[int, Bench], kind: int, late_ns: int
 ) -> None:
     """By both buckets at once: they fill while the flow owes less."""

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drld.capture.rules import ChainState, Point, iptables_install, nft_install, plan
+from drld.capture.iptables_rules import ChainState, iptables_install
+from drld.capture.nft_rules import nft_install
+from drld.capture.queue_hooks import Point, plan
 from drld.errors import DatapathError
 
 from .nfqueue import (

@@ -89,7 +89,7 @@ def test_the_times_have_the_order_that_the_proof_needs(
         max_size=5,
     ),
 )
-def test_who_is_declared_dead_has_shrunk(
+def test_a_limiter_that_is_declared_dead_has_shrunk(
     size: int, seed: int, loss: float, late: float, events: list[tuple[str, float]]
 ) -> None:
     """One limiter after the other is cut off from all, one way or both, frozen or killed."""
@@ -124,7 +124,9 @@ def test_who_is_declared_dead_has_shrunk(
     st.integers(0, 31),
     st.integers(0, 255) | st.integers(0, 65535),
 )
-def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, ending: int) -> None:
+def test_a_digest_covers_the_limits_with_these_last_bits(
+    ids: set[int], bits: int, ending: int
+) -> None:
     def config_digest(*ids: int) -> ConfigDigest:
         return ConfigDigest(dict.fromkeys((GOSSIP_ID, *ids), b"limit"), 0)
 
@@ -140,7 +142,7 @@ def test_a_digest_is_of_the_limits_whose_ids_end_so(ids: set[int], bits: int, en
     st.lists(st.sets(st.integers(1, 65535), max_size=6), min_size=3, max_size=3),
     st.integers(1, 40),
 )
-def test_no_limit_is_named_that_nobody_ever_had(sets: list[set[int]], changed_at: int) -> None:
+def test_every_named_limit_existed(sets: list[set[int]], changed_at: int) -> None:
     """The peer's limits change while it is asked for them."""
     here, before, after = (
         ConfigDigest(dict.fromkeys(sorted(ids), b"limit"), NS_PER_S) for ids in sets

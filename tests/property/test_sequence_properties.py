@@ -57,7 +57,7 @@ def test_no_number_is_accepted_twice(order: list[int]) -> None:
 
 
 @given(order=st.lists(st.integers(0, 2 * WINDOW), min_size=10, max_size=200))
-def test_a_replay_is_what_has_come_or_is_too_old_to_know(order: list[int]) -> None:
+def test_a_replayed_number_has_come_before_or_is_older_than_the_window(order: list[int]) -> None:
     """Or one more that is too far ahead."""
     sequences = Sequences()
     come: set[int] = set()

@@ -71,7 +71,7 @@ def needed(packets: list[tuple[int, int]], rate: float) -> float:
 
 
 @given(PACKETS, st.lists(st.sampled_from([50, 50, 55, 200]), min_size=1), RATES, st.booleans())
-def test_a_burst_covers_what_came_and_little_more(
+def test_a_burst_covers_the_traffic_and_little_more(
     packets: list[tuple[int, int]], ticks: list[int], rate: float, resting: bool
 ) -> None:
     listed = timed(packets)
@@ -84,7 +84,7 @@ def test_a_burst_covers_what_came_and_little_more(
 
 
 @given(PACKETS, st.sampled_from([0.5, 0.9]), st.sampled_from([50, 500]))
-def test_what_is_suggested_would_have_dropped_nothing(
+def test_a_suggested_limit_would_have_dropped_nothing(
     packets: list[tuple[int, int]], part: float, tick_ms: int
 ) -> None:
     listed = timed(packets * 3)

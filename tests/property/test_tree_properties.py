@@ -39,7 +39,7 @@ def test_no_choice_of_parents_makes_a_loop(
 
 
 @given(names=names, branching=st.integers(1, 9), data=st.data())
-def test_who_leaves_does_not_change_the_order_of_the_others(
+def test_a_peer_that_leaves_does_not_change_the_order_of_the_others(
     names: list[str], branching: int, data: st.DataObject
 ) -> None:
     name, *peers = names

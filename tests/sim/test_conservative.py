@@ -170,7 +170,7 @@ def test_cuts_that_broke_the_rule_in_a_tree(delay_ms: int, seed: int) -> None:
     between=st.sampled_from([0, 1, 3, 10]),
 )
 @settings(slow, max_examples=6)
-def test_who_leaves_or_joins_never_makes_the_sum_exceed_the_limit(
+def test_leaving_and_joining_never_make_the_sum_exceed_the_limit(
     fabric: str, flows: list[int], who: int, after: int, between: int
 ) -> None:
     """Whenever the others reload; and when it is over all of the limit is in use."""
@@ -193,7 +193,7 @@ def test_who_leaves_or_joins_never_makes_the_sum_exceed_the_limit(
     assert made.least > 0.999 or not any(flows)
 
 
-def test_a_schedule_may_have_somebody_join_a_fleet_that_is_whole_again() -> None:
+def test_a_schedule_may_have_a_limiter_join_a_fleet_without_a_free_place() -> None:
     made = FluidFleet("mesh", [1, 1, 2], seed=1)
     for what in ("leave", "join", "join"):
         carry_out(made, Event(0, what, 0, 0))
@@ -204,7 +204,7 @@ def test_a_schedule_may_have_somebody_join_a_fleet_that_is_whole_again() -> None
 @pytest.mark.parametrize("what", ["kill", "freeze", "start"])
 @given(flows=flows, who=st.integers(0, 11), frozen=st.integers(0, 39))
 @settings(slow, max_examples=2)
-def test_whose_daemon_fails_has_shrunk_before_its_demand_is_taken(
+def test_a_limiter_whose_daemon_fails_has_shrunk_before_others_take_its_part(
     what: str, fabric: str, flows: list[int], who: int, frozen: int
 ) -> None:
     """Nobody gets more than he had before the datapath of the dead has fallen back.
@@ -260,7 +260,7 @@ def test_a_daemon_that_continues_takes_no_more_than_its_share(fabric: str, size:
     ways=st.sampled_from([("to",), ("from",), ("to", "from")]),
 )
 @settings(slow, max_examples=6)
-def test_who_is_cut_off_and_dies_before_it_has_shrunk(
+def test_limiters_that_are_cut_off_and_die_before_they_have_shrunk(
     fabric: str, flows: list[int], lost: set[int], sooner: int, ways: tuple[str, ...]
 ) -> None:
     """The others take what it had before its datapath has fallen back.

@@ -36,7 +36,7 @@ def test_fps_keeps_to_the_limit_if_nothing_is_lost(
     seed=st.integers(0, 99),
 )
 @slow
-def test_loss_gives_nobody_more_than_the_shares_of_its_part(
+def test_loss_gives_no_limiter_more_than_the_shares_of_its_part(
     flows: list[int], part: int, loss: float, seed: int
 ) -> None:
     """Together those that want something have no more than so much each."""

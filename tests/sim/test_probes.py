@@ -43,7 +43,7 @@ def test_a_death_is_known_to_all_within_the_formula(size: int, runs: int, loss: 
 
 
 @pytest.mark.parametrize("size", [2, 10, 40])
-def test_without_loss_nobody_is_suspected_and_a_quiet_fleet_is_cheap(size: int) -> None:
+def test_without_loss_no_limiter_is_suspected_and_a_quiet_fleet_is_cheap(size: int) -> None:
     fleet = ProbeFleet(size, 1, Conditions(delay_ns=50 * MS, jitter_ns=50 * MS))
     fleet.run(30)
     assert false_verdicts(fleet, State.SUSPECT) == 0
@@ -54,7 +54,7 @@ def test_without_loss_nobody_is_suspected_and_a_quiet_fleet_is_cheap(size: int) 
 
 
 @pytest.mark.parametrize("loss", [0.2, 0.4])
-def test_loss_alone_declares_nobody_dead(loss: float) -> None:
+def test_loss_alone_declares_no_limiter_dead(loss: float) -> None:
     fleet = ProbeFleet(10, 2, Conditions(loss=loss))
     fleet.run(100)
     assert false_verdicts(fleet, State.SUSPECT) > 0
@@ -75,19 +75,19 @@ def suspicions_of_the_healthy(
     return states.count(State.SUSPECT), states.count(State.DEAD)
 
 
-def test_who_loses_what_it_is_told_kills_nobody_with_lifeguard() -> None:
+def test_a_limiter_that_loses_messages_declares_no_peer_dead_with_lifeguard() -> None:
     suspected, dead = suspicions_of_the_healthy(ProbeSpec(), overflow=0.8)
     plain_suspected, plain_dead = suspicions_of_the_healthy(SWIM, overflow=0.8)
     assert suspected < plain_suspected
     assert dead == 0 < plain_dead
 
 
-def test_who_runs_late_suspects_nobody_for_that() -> None:
+def test_a_limiter_that_runs_late_suspects_no_peer_for_that() -> None:
     suspected, dead = suspicions_of_the_healthy(ProbeSpec(), late=0.1)
     assert (suspected, dead) == (0, 0)
 
 
-def test_who_was_frozen_doubts_itself_and_kills_nobody() -> None:
+def test_a_limiter_that_was_frozen_doubts_itself_and_declares_no_peer_dead() -> None:
     fleet = ProbeFleet(5, 1)
     fleet.run(10)
     fleet.changes.clear()
@@ -101,7 +101,7 @@ def test_who_was_frozen_doubts_itself_and_kills_nobody() -> None:
     assert fleet.early == []
 
 
-def test_who_was_frozen_for_long_comes_back_to_life() -> None:
+def test_a_limiter_that_was_frozen_for_long_is_alive_again() -> None:
     fleet = ProbeFleet(5, 1)
     fleet.run(10)
     fleet.freeze("l0", 40)
@@ -146,7 +146,7 @@ def test_both_sides_of_a_partition_find_each_other_again() -> None:
         fleet.run_until(fleet.others(name), name, State.ALIVE, 60)
 
 
-def test_who_is_cut_off_from_all_takes_itself_for_that_and_no_other_for_dead() -> None:
+def test_a_limiter_that_is_cut_off_is_isolated_and_declares_no_other_dead() -> None:
     fleet = ProbeFleet(6, 1)
     fleet.run(10)
     fleet.network.partition(["l0"], fleet.names[1:])

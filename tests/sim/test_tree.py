@@ -150,7 +150,7 @@ def test_orphans_that_find_another_parent_and_return_are_counted_at_least_once(
     assert worst_error(made) < 1e-6
 
 
-def test_nobody_returns_to_who_knows_nobody() -> None:
+def test_no_limiter_returns_to_a_parent_that_knows_too_few() -> None:
     """The root dies, and one that returns just then has no parent for 12 intervals."""
     made = started(10, 1)
     chosen = parents(made)
@@ -204,7 +204,7 @@ def test_a_quick_restart_changes_nothing_for_the_others(size: int) -> None:
 
 @pytest.mark.parametrize("incoming", [False, True])
 @pytest.mark.parametrize("which", range(10))
-def test_who_is_cut_off_one_way_shrinks_before_it_is_counted_out(
+def test_a_limiter_that_is_cut_off_one_way_shrinks_before_it_is_counted_out(
     which: int, incoming: bool
 ) -> None:
     made = started(10, 1)

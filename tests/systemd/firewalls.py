@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from drld.capture.rules import Hook, nft_install
+from drld.capture.nft_rules import nft_install
+from drld.capture.queue_hooks import Hook
 from drld.police.direction import Direction
 
 from .service import run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drld.capture.nfqueue.arrival import KERNEL, READ, Arrival
-from drld.capture.rules import Hook
+from drld.capture.queue_hooks import Hook
 from drld.capture.spec import Match
 from drld.ebpf.hook import Found
 from drld.errors import DatapathError
@@ -79,7 +79,7 @@ def test_a_firewall_that_cannot_take_packets_early_takes_them_late() -> None:
     assert asked == [False]  # it is not asked again at each reload
 
 
-def test_who_demands_timestamps_gets_them_or_an_error() -> None:
+def test_timestamps_that_are_demanded_are_there_or_an_error_is_raised() -> None:
     with pytest.raises(DatapathError, match="addrtype"):
         arrival("kernel").install([OUT], refuse_what_is_early)
 
@@ -89,7 +89,7 @@ def test_a_firewall_that_refuses_everything_is_an_error() -> None:
         arrival().install([OUT], refuse)
 
 
-def test_what_a_dead_daemon_left_is_removed_when_rules_are_there() -> None:
+def test_leftovers_of_a_dead_daemon_are_removed_when_rules_are_there() -> None:
     there = FakeAttachment(
         [Found("eth1", 1, Direction.OUT, ""), Found("eth2", 2, Direction.IN, "")]
     )

@@ -80,7 +80,7 @@ def test_no_stamp_is_the_reading_time(clocks: Clocks, times: ArrivalTimes) -> No
 
 @pytest.mark.parametrize("age_ns", [-2 * MS, -NS_PER_S, SLACK_NS + MS, 50 * NS_PER_S])
 @pytest.mark.parametrize("offset_ns", [0, WALL_NS])
-def test_what_cannot_be_the_arrival_is_the_reading_time(
+def test_an_impossible_arrival_time_is_replaced_by_the_reading_time(
     clocks: Clocks, times: ArrivalTimes, age_ns: int, offset_ns: int
 ) -> None:
     clocks.wait(50 * MS)
@@ -100,7 +100,7 @@ def test_a_packet_may_be_as_old_as_the_queue_has_not_been_empty(
 
 
 @pytest.mark.parametrize("offset_ns", [0, WALL_NS])
-def test_what_a_daemon_finds_that_stood_still_is_not_charged_at_once(
+def test_packets_that_waited_for_a_frozen_daemon_are_not_charged_at_once(
     clocks: Clocks, times: ArrivalTimes, offset_ns: int
 ) -> None:
     arrived_ns = clocks.now_ns

@@ -20,7 +20,7 @@ from ..factories import MS, TICK_NS, flow, measurement
 rates = st.floats(1, 1e9)
 
 
-def test_ewma_keeps_p_of_what_is_a_second_old() -> None:
+def test_ewma_keeps_p_of_a_second_old_history() -> None:
     ewma = Ewma(0.1)
     ewma.update(100, 20 * NS_PER_S)
     for _ in range(20):
@@ -145,7 +145,7 @@ def test_a_full_set_that_every_flow_is_in_stays() -> None:
     assert not any(flows.update(counted, 7100, TICK_NS) for _ in range(100))
 
 
-def test_a_packet_that_the_sample_shows_before_the_total_evicts_nobody() -> None:
+def test_a_packet_that_the_sample_shows_before_the_total_evicts_no_flow() -> None:
     """The kernel counts while it is read: a tick may see the last packet in one of two places."""
     flows = FlowRates()
     for _ in range(50):
@@ -224,7 +224,7 @@ def test_an_interval_of_no_length_is_an_error() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60), st.integers(1, 500))
-def test_demand_stays_within_what_was_measured(arrivals: list[int], tick_ms: int) -> None:
+def test_demand_stays_within_the_measured_rates(arrivals: list[int], tick_ms: int) -> None:
     estimator = DemandEstimator(0.1)
     peak = 0.0
     for arrived in arrivals:

@@ -9,24 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from drld.capture.iptables_rules import iptables_install, iptables_state
 from drld.capture.nfqueue.firewall import (
     IptablesFirewall,
     ManualFirewall,
     NftFirewall,
     choose,
+    operator_rules,
     remove_leftovers,
     remove_rules,
     run,
 )
-from drld.capture.rules import (
-    Hook,
-    iptables_install,
-    iptables_state,
-    nft_install,
-    nft_release,
-    nft_remove,
-    operator_rules,
-)
+from drld.capture.nft_rules import nft_install, nft_release, nft_remove
+from drld.capture.queue_hooks import Hook
 from drld.errors import DatapathError
 from drld.police.direction import Direction
 
@@ -120,7 +115,9 @@ def test_iptables_that_is_refused_for_one_family_puts_the_other_back(
     assert caplog.text == ""
 
 
-def test_no_firewall_says_what_to_install(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_firewall_the_log_has_the_rules(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     host = FakeHost()
     firewall, _ = choose("none", "lim1", host.run)
     firewall.install(SETS, 17)
@@ -166,7 +163,7 @@ def test_leftovers_of_the_other_tool_are_removed_and_a_missing_tool_is_no_error(
     assert host.commands == [("iptables-save", "")]
 
 
-def test_who_needs_no_rules_removes_those_of_both_tools() -> None:
+def test_a_datapath_without_rules_removes_those_of_both_tools() -> None:
     host = FakeHost({
         "nft list tables": "table inet drld-lim1\n",
         "iptables-save": DatapathError("iptables-save: not there"),
@@ -190,7 +187,7 @@ def test_system_directories_are_searched_too() -> None:
     assert run(["sh", "-c", 'printf "$PATH"']).endswith(":/usr/sbin:/sbin")
 
 
-def test_failures_name_the_command_and_what_it_said() -> None:
+def test_failures_name_the_command_and_its_output() -> None:
     with pytest.raises(DatapathError, match=r"^sh -c echo oops >&2; exit 3: oops$"):
         run(["sh", "-c", "echo oops >&2; exit 3"])
     with pytest.raises(DatapathError, match=r"^sh -c echo oops; exit 3: oops$"):

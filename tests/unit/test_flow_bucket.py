@@ -38,7 +38,7 @@ def test_a_packet_leaves_the_part_of_the_reserve_that_its_flow_has_used() -> Non
 
 
 @pytest.mark.parametrize("late_ns", [0, 1])
-def test_what_a_packet_leaves_is_exact_to_the_nanosecond(late_ns: int) -> None:
+def test_the_tokens_that_a_packet_leaves_are_exact_to_the_nanosecond(late_ns: int) -> None:
     limit = policer(depth=15_000, reserve=15_000)
     for _ in range(5):
         assert limit.police(flow(0), 1500, 0, RNG)
@@ -57,7 +57,7 @@ def test_a_packet_that_meets_a_full_bucket_leaves_nothing() -> None:
     assert [limit.police(flow(0), 1500, 0, RNG) for _ in range(2)] == [FORWARD, DROP]
 
 
-def test_beyond_its_bucket_a_flow_has_what_is_above_the_reserve() -> None:
+def test_a_flow_beyond_its_bucket_gets_the_tokens_above_the_reserve() -> None:
     limit = policer()
     passed = sum(limit.police(flow(0), 1500, 0, RNG) for _ in range(100))
     # Ten packets of its own, and those that leave 50 kB.
@@ -69,7 +69,7 @@ def test_beyond_its_bucket_a_flow_has_what_is_above_the_reserve() -> None:
     assert read.dropped_packets == 67
 
 
-def test_what_passes_by_the_spare_tokens_is_not_charged_to_the_flow() -> None:
+def test_a_packet_that_passes_by_spare_tokens_is_not_charged_to_its_flow() -> None:
     limit = policer(reserve=1500)
     for _ in range(60):
         assert limit.police(flow(0), 1500, 0, RNG)

@@ -73,7 +73,7 @@ def test_odd_packets_are_counted_by_kind(gate: Gate) -> None:
     assert gate.read(1, 1).arrived_packets == 5
 
 
-def test_replacing_keeps_what_stays_and_forgets_what_goes(gate: Gate) -> None:
+def test_replacing_keeps_limits_that_stay_and_forgets_others(gate: Gate) -> None:
     bucket = Enforcement(depth=2000)
     gate.replace([(limit(1), bucket), (limit(2), OPEN)], 0)
     assert judge(gate, udp(1500))
@@ -87,7 +87,7 @@ def test_replacing_keeps_what_stays_and_forgets_what_goes(gate: Gate) -> None:
         gate.read(2, 1)
 
 
-def test_replacing_programs_what_stays(gate: Gate) -> None:
+def test_replacing_programs_limits_that_stay(gate: Gate) -> None:
     gate.replace([(limit(1), OPEN)], 0)
     gate.replace([(limit(1), Enforcement(drop_probability=1.0))], 0)
     assert not judge(gate, udp())
@@ -140,7 +140,7 @@ def test_a_limit_that_marks_marks_capable_packets(gate: Gate, ecn: int, verdict:
     [udp(ecn=2), whole(ecn=2, ihl=4), whole(ecn=2, length=21)],
     ids=["cut off", "header too short", "contradicts itself"],
 )
-def test_what_cannot_be_rewritten_is_not_capable(gate: Gate, packet: bytes) -> None:
+def test_a_packet_that_cannot_be_rewritten_is_not_capable(gate: Gate, packet: bytes) -> None:
     run_low(gate, Excess.MARK)
     assert judge(gate, packet) == DROP
 

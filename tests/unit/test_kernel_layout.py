@@ -43,7 +43,7 @@ def test_a_record_says_how_much_time_counts(rate: int, depth: int, span: int) ->
         (0, 15_000, 60_000, 0, 0),
     ],
 )
-def test_a_flow_record_says_what_to_leave_for_each_nanosecond(
+def test_a_flow_record_has_the_tokens_to_leave_for_each_nanosecond(
     rate: int, depth: int, reserve: int, span: int, per_ns: int
 ) -> None:
     """The reserve for the whole span, in 63 bits."""
@@ -68,13 +68,13 @@ def test_the_probability_is_scaled_to_the_draw() -> None:
     ("on_failure", "mode"),
     [(OnFailure.OPEN, 0), (OnFailure.CLOSED, 2**32 << 8), (OnFailure.SHARE, layout.BUCKET)],
 )
-def test_the_fallback_is_what_the_limit_says(on_failure: OnFailure, mode: int) -> None:
+def test_the_fallback_follows_on_failure(on_failure: OnFailure, mode: int) -> None:
     share = Enforcement(fill_rate=1, depth=1)
     packed = layout.fallback(limit_spec(on_failure=on_failure), share)
     assert layout.RECORD.unpack(packed)[0] == mode
 
 
-def test_a_flow_at_two_places_has_what_both_counted() -> None:
+def test_a_flow_at_two_places_has_the_sum_of_both() -> None:
     assert layout.by_flow([3, 0, 5], [9, 9, 9], [1, 2, 3]) == {3: 8, 5: 6}
     assert layout.by_flow([3, 0, 5, 3], [9, 9, 9, 4], [1, 2, 3, 4]) == {3: 8, 5: 6}
 

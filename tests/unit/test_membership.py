@@ -39,7 +39,7 @@ def test_timeouts(cycle: int, fresh: int, silence: int, denial: int) -> None:
     assert Timeouts.of(TICK, cycle * TICK) == Timeouts(fresh * TICK, silence * TICK, denial * TICK)
 
 
-def test_nobody_is_connected_before_he_is_heard() -> None:
+def test_no_peer_is_connected_before_it_is_heard() -> None:
     fleet = membership()
     assert fleet.connected(0) == frozenset()
     assert not fleet.fresh("p0", 0)
@@ -66,7 +66,7 @@ def test_silence_ends_a_connection() -> None:
     assert fleet.connected(timeouts.denial_ns + 1) == frozenset()
 
 
-def test_who_is_connected_no_longer_counts_for_a_while() -> None:
+def test_the_demand_of_a_disconnected_peer_counts_for_a_while() -> None:
     fleet = hearing()
     timeouts = fleet.timeouts
     assert fleet.leaving(timeouts.denial_ns) == set()
@@ -79,7 +79,7 @@ def test_who_is_connected_no_longer_counts_for_a_while() -> None:
     assert fleet.leaving(2 * timeouts.silence_ns + 1) == set()
 
 
-def test_what_a_frozen_daemon_finds_in_its_socket_is_as_old_as_its_last_look() -> None:
+def test_updates_in_a_frozen_daemons_socket_are_as_old_as_its_last_look() -> None:
     fleet = hearing()
     fleet.drained(TICK)
     thawed = TICK + fleet.timeouts.denial_ns + 1
@@ -91,7 +91,7 @@ def test_what_a_frozen_daemon_finds_in_its_socket_is_as_old_as_its_last_look() -
     assert fleet.connected(thawed + TICK) == {"p0"}
 
 
-def test_whatever_a_peer_speaks_of_it_lives() -> None:
+def test_an_update_of_any_limit_shows_that_its_sender_lives() -> None:
     fleet = membership()
     for interval in range(100):
         fleet.hear("p0", hears_us=True, now_ns=interval * TICK)
@@ -108,7 +108,7 @@ def test_silence_of_all_is_isolation_long_before_it_shows_on_each_link() -> None
     assert fleet.connected(41 * TICK) == frozenset()
 
 
-def test_discarded_heartbeats_keep_nobody_alive() -> None:
+def test_discarded_heartbeats_keep_no_peer_alive() -> None:
     fleet = membership()
     replays: list[int] = []
     fleet.numbering = Numbering(lambda: replays.append(5))
@@ -193,7 +193,7 @@ def test_alone() -> None:
     assert not fleet.steady(10**9)
 
 
-def test_a_heartbeat_says_who_is_heard() -> None:
+def test_a_heartbeat_says_whether_its_receiver_is_heard() -> None:
     fleet = membership(2)
     fleet.receive("p0", heartbeat(0), 0)
     assert fleet.heartbeat("p0", 0) == heartbeat(0, hears=True)
@@ -201,7 +201,7 @@ def test_a_heartbeat_says_who_is_heard() -> None:
     assert fleet.heartbeat("p0", 5 * TICK) == heartbeat(1, hears=False)
 
 
-def test_steady_is_who_stays_connected_for_a_while() -> None:
+def test_a_membership_is_steady_once_its_peers_stay_connected_for_a_while() -> None:
     fleet = membership()
     steady_at = None
     for interval in range(30):
@@ -243,7 +243,7 @@ def test_a_reload_keeps_those_that_stay() -> None:
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_whoever_forgets_its_peers_is_as_at_first_but_for_the_numbers(fabric: str) -> None:
+def test_a_membership_that_forgets_is_new_except_for_its_sequence_numbers(fabric: str) -> None:
     peers = [f"p{number}" for number in range(9)]
 
     def made() -> Membership:

@@ -37,7 +37,7 @@ def test_everybody_is_told_in_each_interval() -> None:
         assert {u for _, u in updates} == {update(sequence, 5.0, hears=False)}
 
 
-def test_a_peer_is_told_whether_it_is_heard_and_what_the_others_want() -> None:
+def test_an_update_says_whether_its_receiver_is_heard_and_has_the_rest() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
 
@@ -55,7 +55,7 @@ def test_a_peer_is_told_whether_it_is_heard_and_what_the_others_want() -> None:
     assert told(5) == {"b": (False, None), "c": (False, None)}
 
 
-def test_nobody_heard_nobody_believed() -> None:
+def test_without_updates_no_peer_is_believed() -> None:
     fabric = mesh()
     publish(fabric, 5.0, 0)
     assert fabric.view(TICK) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
@@ -113,7 +113,7 @@ def test_a_reload_keeps_those_that_stay() -> None:
     assert set(fabric.links) == {"b", "d"}
 
 
-def test_the_rest_of_who_is_whole_by_now_is_one_s_own_sum() -> None:
+def test_for_a_peer_that_has_become_whole_the_own_sum_counts() -> None:
     """It said nothing of the limit since it was not."""
     fabric = mesh()
     fabric.receive("b", wire.mesh(7, 0, 0.0, rest=0.0), 0)
@@ -127,7 +127,7 @@ def test_the_rest_of_who_is_whole_by_now_is_one_s_own_sum() -> None:
     assert fabric.view(now_ns).remote == 10.0
 
 
-def test_the_rest_of_who_comes_back_counts_when_its_share_does() -> None:
+def test_the_rest_of_a_returning_peer_counts_when_its_share_does() -> None:
     fabric = mesh()
 
     def remote(interval: int, sequence: int, rest: float) -> float:
@@ -162,13 +162,13 @@ def test_alone() -> None:
     assert fabric.view(0).remote == 0.0
 
 
-def test_the_value_is_what_the_wire_carries() -> None:
+def test_the_value_is_rounded_as_on_the_wire() -> None:
     for _, sent in publish(mesh(), 0.1, 0):
         assert wire.carried(sent) == sent
         assert sent.value != 0.1
 
 
-def test_who_wants_nothing_stops_saying_so() -> None:
+def test_a_limiter_without_demand_stops_sending() -> None:
     fabric = mesh("b")
     assert fabric.quiet
     assert publish(fabric, 0.0, 0) == []
@@ -242,7 +242,7 @@ def test_a_chain_shares_the_limit_exactly(wanted: tuple[float, float, float]) ->
         assert parts == pytest.approx([0.5, 0.0, 0.5])
 
 
-def test_the_part_of_an_end_is_what_the_shares_say() -> None:
+def test_the_part_of_an_end_follows_from_the_shares() -> None:
     """The first has 1/3 (1 / (1 + 9) + 1 / (1 + 9 + 3)); its share with the last is its own."""
     parts = chain(1.0, 9.0, 3.0)
     assert parts[0] == pytest.approx((1 / 10 + 1 / 13) / 3, rel=1e-6)

@@ -64,7 +64,7 @@ def test_the_hook_tells_the_direction(
     assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
 
 
-def test_without_descriptors_an_interface_is_what_it_was(
+def test_without_descriptors_an_interface_is_the_last_known_one(
     datapath: NfqueueDatapath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(_: int) -> str:
@@ -85,7 +85,7 @@ def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> N
 
 
 @pytest.mark.parametrize("fail_open", [True, False])
-def test_every_packet_gets_one_verdict_whatever_happens(
+def test_every_packet_gets_one_verdict(
     datapath: NfqueueDatapath,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -148,7 +148,7 @@ def test_extension_headers_are_followed_up_to_a_bound(count: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00" * 60, b"\x55" * 60, b"\xf0" * 60])
-def test_what_is_no_ip_packet_has_its_size_for_a_length(data: bytes) -> None:
+def test_the_length_of_a_packet_without_ip_is_its_size(data: bytes) -> None:
     header = parse(data)
     assert (header.family, header.length, header.defect) == (0, len(data), Defect.VERSION)
     assert header.defect is not None
@@ -173,7 +173,7 @@ def test_less_than_a_fixed_header_says_nothing() -> None:
         ),
     ],
 )
-def test_an_ipv4_length_that_cannot_be_is_replaced_by_what_is_there(
+def test_an_impossible_ipv4_length_is_replaced_by_the_size(
     packet: bytes, protocol: int, length: int, defect: Defect
 ) -> None:
     assert parse(packet) == Header(flow4(protocol), length, 4, False, False, False, defect)
@@ -246,7 +246,7 @@ def test_a_jumbogram_has_the_length_of_its_option() -> None:
         b"\x01\xff" + bytes(4),  # an option that is longer than the header
     ],
 )
-def test_no_length_at_all_is_replaced_by_what_is_there(options: bytes) -> None:
+def test_a_missing_length_is_replaced_by_the_size(options: bytes) -> None:
     packet = jumbo(options)
     header = parse(packet)
     assert (header.length, header.defect) == (len(packet), Defect.LENGTH)

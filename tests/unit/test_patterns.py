@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from drld.capture.iptables_rules import ChainState, iptables_install
 from drld.capture.matcher import Matcher
+from drld.capture.nft_rules import nft_install
 from drld.capture.packet import Header
 from drld.capture.patterns import covers, followed
-from drld.capture.rules import ChainState, Hook, Point, iptables_install, nft_install, plan
+from drld.capture.queue_hooks import Hook, Point, plan
 from drld.capture.spec import Match
 from drld.errors import DatapathError
 from drld.police.direction import Direction
@@ -32,7 +34,7 @@ OUT = Direction.OUT
         ("eth0", "eth*", False),
     ],
 )
-def test_what_a_pattern_covers(interface: str, name: str, expected: bool) -> None:
+def test_the_names_that_a_pattern_covers(interface: str, name: str, expected: bool) -> None:
     assert covers(interface, name) is expected
 
 

@@ -45,7 +45,7 @@ REBORN = replace(ALIVE, life=8)
         ),
     ],
 )
-def test_what_is_known_after_rumours(heard: list[Rumour], known: Rumour) -> None:
+def test_the_state_after_rumours(heard: list[Rumour], known: Rumour) -> None:
     """Hearsay of another life does not replace one that is alive."""
     assert table(*heard).known("p1") == known
 
@@ -70,7 +70,7 @@ def test_news_is_passed_on_once() -> None:
     ("known", "said", "told"),
     [(DEAD, ALIVE, DEAD), (DEAD, SUSPECT, DEAD), (DEAD, DEAD, None), (LEFT, REBORN, REBORN)],
 )
-def test_who_says_what_is_outdated_is_told_what_is_known(
+def test_the_sender_of_an_outdated_rumour_gets_the_newer_one(
     known: Rumour, said: Rumour, told: Rumour | None
 ) -> None:
     assert table(known).take(said, 0) == told
@@ -83,7 +83,7 @@ def test_of_strangers_nothing_is_held() -> None:
 
 
 @pytest.mark.parametrize("state", [State.SUSPECT, State.DEAD, State.LEFT])
-def test_what_is_said_of_an_old_life_says_nothing_of_the_new(state: State) -> None:
+def test_a_rumour_about_an_old_life_does_not_concern_the_new_one(state: State) -> None:
     made = table()
     made.meet("p1", 7, 0)
     made.meet("p1", 8, 0)
@@ -139,14 +139,14 @@ def test_a_new_suspicion_after_a_refutation_lasts_from_its_own_beginning() -> No
     assert len(list(made.expire(later + TIMES.suspicion_min_ns))) == 1
 
 
-def test_what_is_postponed_does_not_count() -> None:
+def test_postponed_time_does_not_count() -> None:
     made = table(replace(SUSPECT, accusers=63))
     made.postpone(NS_PER_S)
     assert list(made.expire(TIMES.suspicion_min_ns + NS_PER_S - 1)) == []
     assert len(list(made.expire(TIMES.suspicion_min_ns + NS_PER_S))) == 1
 
 
-def test_who_was_heard_a_moment_ago_is_not_declared_dead() -> None:
+def test_a_peer_heard_a_moment_ago_is_not_declared_dead() -> None:
     made = table(replace(SUSPECT, accusers=63))
     heard = TIMES.suspicion_min_ns - 1
     made.hear("p1", heard)

@@ -14,7 +14,7 @@ def policer(enforcement: Enforcement, mode: Mode = Mode.ENFORCE) -> Policer:
     return Policer(policy(mode=mode), enforcement, now_ns=0)
 
 
-def test_counts_what_arrives_passes_and_is_dropped() -> None:
+def test_arrived_forwarded_and_dropped_packets_are_counted() -> None:
     limit = policer(Enforcement(fill_rate=0, depth=3000))
     verdicts = [police([limit], flow(0), 1500, 0, RNG) for _ in range(3)]
     assert verdicts == [True, True, False]
@@ -74,7 +74,7 @@ def test_shadow_counts_its_drops_and_refuses_nothing() -> None:
     assert site.read(50 * MS).forwarded_packets == 2
 
 
-def test_a_paused_limit_refuses_nothing_whatever_its_record_says() -> None:
+def test_a_paused_limit_refuses_nothing() -> None:
     """The record of the mode before stays until the next tick."""
     paused = policer(Enforcement(drop_probability=1.0, fill_rate=0, depth=0), Mode.PAUSE)
     assert police([paused], flow(0), 1500, 0, RNG)

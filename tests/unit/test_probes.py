@@ -106,13 +106,13 @@ def test_a_probe_is_answered_with_its_number() -> None:
     assert answer[1].target == subject("a")
 
 
-def test_a_probe_of_somebody_else_is_not_answered() -> None:
+def test_a_probe_of_another_limiter_is_not_answered() -> None:
     bench = Bench()
     bench.hear("b", Kind.PROBE, 5 << 21, "c")
     assert bench.tick() == []
 
 
-def test_who_does_not_answer_is_probed_again_through_others_and_then_suspected() -> None:
+def test_a_peer_that_does_not_answer_is_probed_through_others_and_then_suspected() -> None:
     bench = Bench()
     peer, probe = bench.until(Kind.PROBE)
     began = bench.now
@@ -136,7 +136,7 @@ def test_an_answer_through_a_helper_is_one() -> None:
     assert bench.probes.peer_states.state(peer) is State.ALIVE
 
 
-def test_an_answer_of_somebody_who_was_not_asked_is_none() -> None:
+def test_an_answer_of_a_limiter_that_was_not_asked_is_ignored() -> None:
     bench = Bench()
     peer, probe = bench.until(Kind.PROBE)
     other = next(name for name in PEERS if name != peer)
@@ -173,7 +173,7 @@ def test_helpers_that_were_not_heard_make_it_doubt_itself_and_wait_longer() -> N
     assert fresh.probes.awareness == 0
 
 
-def test_it_refutes_what_is_said_of_it_until_somebody_has_heard() -> None:
+def test_a_limiter_repeats_its_refutation_until_a_peer_has_heard_it() -> None:
     bench = Bench()
     accused = Rumour(subject("a"), 1, 0, State.SUSPECT, 1)
     bench.hear("b", Kind.PROBE, 1 << 21, "a", accused)
@@ -191,7 +191,7 @@ def test_it_refutes_what_is_said_of_it_until_somebody_has_heard() -> None:
     assert all(refutation not in message.rumours for _, message in bench.said)
 
 
-def test_what_is_said_of_a_former_life_does_not_raise_the_counter() -> None:
+def test_a_rumour_about_a_former_life_does_not_raise_the_counter() -> None:
     bench = Bench()
     old = Rumour(subject("a"), 99, 5, State.DEAD)
     bench.hear("b", Kind.PROBE, 1 << 21, "a", old)
@@ -208,7 +208,7 @@ def test_the_accused_is_told_first() -> None:
     assert answer[1].rumours[0] == Rumour(subject("b"), 2, 0, State.SUSPECT, 1)
 
 
-def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
+def test_a_limiter_without_answers_is_isolated_and_accuses_no_peer() -> None:
     bench = answered()
     bench.answering = set()
     last = bench.now
@@ -224,7 +224,7 @@ def test_who_nobody_answers_is_isolated_and_accuses_nobody_any_more() -> None:
     assert not bench.probes.isolated(bench.now)
 
 
-def test_who_was_isolated_stays_so_until_it_has_been_in_touch_for_as_long_as_news_takes() -> None:
+def test_an_isolated_limiter_stays_so_until_it_was_in_contact_for_the_spread_time() -> None:
     bench = answered()
     bench.answering = set()
     bench.run(TIMES.isolation_ns / NS_PER_S + 1)
@@ -237,7 +237,7 @@ def test_who_was_isolated_stays_so_until_it_has_been_in_touch_for_as_long_as_new
         bench.tick()
 
 
-def test_who_was_out_of_touch_declares_nobody_dead_until_a_refutation_has_come_round() -> None:
+def test_a_limiter_out_of_contact_declares_no_peer_dead_until_a_refutation_has_spread() -> None:
     bench = suspecting_d()
     bench.run(TIMES.suspicion_min_ns / NS_PER_S - 3)
     bench.answering = set()
@@ -265,7 +265,7 @@ def test_before_a_verdict_others_are_asked() -> None:
     assert 2 <= len(asked) <= 4
 
 
-def test_a_handshake_is_an_answer_and_who_has_had_none_is_not_isolated() -> None:
+def test_a_handshake_is_an_answer_and_a_limiter_without_any_is_not_isolated() -> None:
     alone, strange, met = Bench(met=(), peers=()), Bench(met=()), Bench(met=("b",))
     isolation_s = TIMES.isolation_ns / NS_PER_S + 0.1
     for bench, seconds, isolated in (
@@ -276,7 +276,7 @@ def test_a_handshake_is_an_answer_and_who_has_had_none_is_not_isolated() -> None
     assert alone.said == []
 
 
-def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
+def test_no_peer_is_suspected_for_a_pause_of_this_limiter() -> None:
     bench = answered()
     bench.answering = set()
     peer, _ = bench.until(Kind.PROBE)
@@ -290,7 +290,7 @@ def test_nobody_is_suspected_for_the_time_that_it_stood_still() -> None:
     assert peer in PEERS
 
 
-def test_a_suspicion_does_not_age_where_nobody_has_answered_for_two_periods() -> None:
+def test_a_suspicion_does_not_age_while_no_peer_has_answered_for_two_periods() -> None:
     bench = suspecting_d()
     bench.run(TIMES.suspicion_min_ns / NS_PER_S - 2.5)
     bench.answering = set()
@@ -321,9 +321,7 @@ def test_the_absent_are_probed_seldom_and_not_judged() -> None:
     assert not [m for _, m in bench.said if m.kind is Kind.PROBE_REQUEST]
 
 
-def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_once_a_period() -> (
-    None
-):
+def test_a_dead_peer_that_gossips_is_probed_at_once_and_at_most_once_a_period() -> None:
     bench = Bench()
     dead = Rumour(subject("d"), 4, 0, State.DEAD)
     bench.probes.peer_states.take(dead, 0)
@@ -339,7 +337,7 @@ def test_who_gossips_though_it_is_dead_is_told_so_at_once_and_no_oftener_than_on
     assert [m.sequence for peer, m in bench.said if peer == "d"] == [told[0][1].sequence]
 
 
-def test_who_gossips_and_cannot_refute_that_it_is_dead_is_probed_once_a_period() -> None:
+def test_a_dead_peer_that_gossips_without_refuting_is_probed_once_a_period() -> None:
     """However soon it answers: a liar has said it of all with the largest counter."""
     bench = answered()
     for peer in ("c", "d"):
@@ -355,7 +353,7 @@ def test_who_gossips_and_cannot_refute_that_it_is_dead_is_probed_once_a_period()
         assert 10 <= sum(to == peer for to, _ in bench.said) <= 13
 
 
-def test_who_asks_for_probes_of_others_gets_a_few_a_period_however_soon_they_are_answered() -> None:
+def test_a_peer_gets_few_probes_of_others_a_period_however_soon_they_are_answered() -> None:
     bench = Bench()
     bench.answering = {"c", "d"}
     for number in range(100):
@@ -368,7 +366,7 @@ def test_who_asks_for_probes_of_others_gets_a_few_a_period_however_soon_they_are
     assert 5 * MAX_ERRANDS <= probes <= 6 * MAX_ERRANDS + 6
 
 
-def test_who_was_never_heard_of_is_not_accused() -> None:
+def test_a_peer_that_was_never_heard_of_is_not_accused() -> None:
     bench = Bench(met=("b", "c"))
     bench.answering = {"b", "c"}
     bench.run(20)
@@ -383,7 +381,7 @@ def test_a_handshake_repeats_a_probe_that_was_of_no_session() -> None:
     assert [m.sequence for _, m in bench.tick()] == [probe.sequence]
 
 
-def test_who_leaves_says_so_to_some_and_expects_no_answer() -> None:
+def test_a_limiter_that_leaves_tells_some_peers_and_expects_no_answer() -> None:
     bench = Bench()
     told = bench.probes.farewell(bench.rng)
     assert {peer for peer, _ in told} == set(PEERS)
@@ -406,7 +404,7 @@ def test_a_peer_is_answered_so_often_in_a_tick(kind: Kind) -> None:
     assert "b" in [peer for peer, message in bench.tick() if message.kind is Kind.ACK]
 
 
-def test_what_is_heard_is_believed_though_it_is_not_answered() -> None:
+def test_a_message_counts_although_it_is_not_answered() -> None:
     bench = Bench()
     for number in range(MAX_ANSWERS):
         bench.hear("b", Kind.PROBE, number << SELECTOR_BITS, "a")
@@ -459,7 +457,7 @@ def test_the_dead_are_not_asked_about_their_limits() -> None:
     assert {Selector.of(message.sequence) for message in asked} == {ALL}
 
 
-def test_after_a_reload_it_knows_what_it_knew() -> None:
+def test_a_reload_keeps_states_and_rumours() -> None:
     bench = Bench()
     bench.probes.peer_states.take(Rumour(subject("c"), 3, 0, State.DEAD), 0)
     changed = bench.probes
@@ -490,7 +488,7 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
     assert alive("a") in told
 
 
-def test_who_was_alone_for_an_hour_has_missed_nothing() -> None:
+def test_a_limiter_that_was_alone_for_an_hour_has_missed_nothing() -> None:
     bench = Bench()
     bench.answering = set(PEERS)
     bench.run(3)

@@ -97,14 +97,14 @@ def test_settling_intervals(members: int, branching: int, intervals: int) -> Non
     assert settling_intervals(members, branching) == intervals
 
 
-def test_the_first_update_says_that_nobody_is_heard() -> None:
+def test_the_first_update_says_that_no_peer_is_heard() -> None:
     fabric = push_sum()
     assert publish(fabric, 8.0, 0, Random(1)) == [("b", update(0, 0.0, 0.0))]
     assert (fabric.mass.value, fabric.mass.weight) == (8.0, 1.0)
     assert fabric.view(0) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
 
-def test_who_denies_hearing_us_gets_a_token() -> None:
+def test_a_peer_that_does_not_hear_us_gets_a_token() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.0), 0)
     (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
@@ -112,7 +112,7 @@ def test_who_denies_hearing_us_gets_a_token() -> None:
     assert fabric.mass.weight == 1 - 2**-20
 
 
-def test_who_hears_us_gets_a_share() -> None:
+def test_a_peer_that_hears_us_gets_a_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 2**-20), 0)
     (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
@@ -120,7 +120,7 @@ def test_who_hears_us_gets_a_share() -> None:
     assert sent.value == pytest.approx(4.0, rel=1e-5)
 
 
-def test_who_falls_silent_gets_no_share() -> None:
+def test_a_silent_peer_gets_no_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.1), 0)
     publish(fabric, 8.0, 0, Random(1))
@@ -218,7 +218,7 @@ def test_a_newer_epoch_is_adopted_and_an_older_one_discarded() -> None:
     assert fabric.links["b"].received == 2
 
 
-def test_a_newcomer_adopts_whatever_epoch_it_hears_first() -> None:
+def test_a_newcomer_adopts_the_first_epoch_that_it_hears() -> None:
     for weight in (0.0, 0.5):
         fabric = push_sum()
         fabric.receive("b", update(0, 0.0, weight, epoch=12), 0)
@@ -239,7 +239,7 @@ def test_the_view_holds_the_last_estimate_while_an_epoch_settles() -> None:
     assert a.view((10 + settling) * TICK).remote == 0.0
 
 
-def test_who_is_gone_takes_its_mass_along() -> None:
+def test_a_peer_that_is_gone_takes_its_mass_along() -> None:
     a, _ = acquainted()
     rng = Random(1)
     silence = Timeouts.of(TICK, TICK).silence_ns // TICK
@@ -323,7 +323,7 @@ def test_a_reload_that_adds_a_peer_begins_none() -> None:
     assert fabric.epoch == 0
 
 
-def test_mass_beyond_what_the_wire_carries_begins_an_epoch() -> None:
+def test_mass_beyond_the_wire_begins_an_epoch() -> None:
     fabric = push_sum()
     for sequence in range(4):
         fabric.receive("b", update(sequence, 0.0, MAX_WEIGHT), 0)
@@ -388,7 +388,7 @@ def test_silence_is_no_knowledge_before_the_membership_is_steady() -> None:
     assert steady.view(5 * TICK).connected == {"b"}
 
 
-def test_who_is_quiet_answers_a_pair_of_an_older_epoch() -> None:
+def test_a_quiet_limiter_answers_a_pair_of_an_older_epoch() -> None:
     a, b, now = fell_quiet()
     a.epoch = 5
     sequence = b._link("a").sequences.take()
@@ -419,14 +419,14 @@ def isolated() -> tuple[PushSum, int]:
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_an_isolated_limiter_joins_whatever_epoch_there_is(epoch: int) -> None:
+def test_an_isolated_limiter_joins_any_epoch(epoch: int) -> None:
     fabric, interval = isolated()
     fabric.receive("b", update(11, 0.0, 0.5, epoch), interval * TICK)
     assert fabric.epoch == epoch
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_who_was_isolated_believes_in_nobody_until_it_knows_more(epoch: int) -> None:
+def test_a_limiter_that_was_isolated_believes_no_peer_until_the_epoch_settles(epoch: int) -> None:
     fabric, interval = isolated()
     settling = settling_intervals(2, 1)
     for now in range(interval, interval + settling):

@@ -22,7 +22,7 @@ def test_shares_are_equal_and_exact() -> None:
     assert pool.weight == 1 - 2 * share.weight - token.weight
 
 
-def test_one_limiter_alone_has_nobody() -> None:
+def test_one_limiter_alone_has_no_remote_demand() -> None:
     pool = mass(5.0)
     assert pool.split(0, 0)[0].value == 5.0
     assert (pool.value, pool.weight) == (5.0, 1.0)
@@ -47,7 +47,7 @@ def test_remote_is_the_mean_for_each_without_the_own(
     assert pool.remote(2) == remote
 
 
-def test_what_is_below_the_resolution_is_nothing() -> None:
+def test_a_demand_below_the_resolution_is_zero() -> None:
     pool = mass(0.0)
     pool.add(Pair(RESOLUTION * 0.99, 1.0), peers=1)
     assert pool.remote(2) == 0.0

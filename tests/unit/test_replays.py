@@ -129,7 +129,7 @@ def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
     assert scene.engine.limits[1].limiter.fabric.links["b"].late == 1
 
 
-def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> None:
+def test_a_heartbeat_with_a_guessed_tag_counts_no_peer_out(scene: Scene) -> None:
     """Nor if there was none for long, as there was something to tell."""
     scene.hear(scene.update(0, HEARTBEAT))
     for number in range(100):
@@ -144,7 +144,7 @@ def test_a_heartbeat_whose_tag_was_guessed_counts_nobody_out(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("scene", [RINGS[1]], indirect=True)
-def test_what_was_said_with_a_key_that_is_gone_lasts_as_long_as_the_session(scene: Scene) -> None:
+def test_a_session_outlives_the_key_that_it_began_with(scene: Scene) -> None:
     """docs/security.md tells whoever has lost a key to restart all."""
     scene.hear(scene.update(0))
     # Whoever has the key can be the peer.

@@ -7,21 +7,16 @@ from ipaddress import ip_network
 
 import pytest
 
-from drld.capture.rules import (
+from drld.capture.iptables_rules import (
     ChainState,
-    Hook,
-    Point,
     iptables_chain,
     iptables_install,
     iptables_put_back,
     iptables_state,
-    label,
-    nft_install,
-    nft_release,
-    nft_remove,
-    operator_rules,
-    plan,
 )
+from drld.capture.nfqueue.firewall import operator_rules
+from drld.capture.nft_rules import nft_install, nft_release, nft_remove
+from drld.capture.queue_hooks import Hook, Point, label, plan
 from drld.capture.spec import Match, match_of
 from drld.errors import DatapathError
 from drld.police.direction import Direction
@@ -104,9 +99,7 @@ def test_a_hook_is_bypassed_if_no_limit_of_it_stops_packets(
         ("closed open", r'limit b: on_failure = "open", but limit a has another'),
     ],
 )
-def test_what_only_the_kernel_can_do_without_the_daemon_is_refused(
-    settings: str, said: str
-) -> None:
+def test_on_failure_that_only_the_kernel_datapath_has_is_refused(settings: str, said: str) -> None:
     limits = [
         with_policy(limit("eth1", OUT, on_failure=OnFailure(word)), name=name)
         for name, word in zip("ab", settings.split(), strict=True)
@@ -251,7 +244,7 @@ def test_iptables_install_of_the_other_family() -> None:
     )
 
 
-def test_iptables_takes_away_what_is_not_wanted_any_more() -> None:
+def test_iptables_removes_rules_that_are_not_wanted() -> None:
     states = {**NOTHING, Point.IN: ChainState(True, 2), Point.OUT: ChainState(True, 1)}
     assert iptables_install("lim1", SETS[2:3], 17, 4, states) == (
         "*mangle\n"

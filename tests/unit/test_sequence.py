@@ -76,7 +76,7 @@ def test_serial_distance(number: int, reference: int, distance: int) -> None:
         ),
     ],
 )
-def test_what_is_accepted_and_lost(numbers: list[int], judged: list[int | Refusal]) -> None:
+def test_accepted_and_lost_numbers(numbers: list[int], judged: list[int | Refusal]) -> None:
     assert verdicts(*numbers) == judged
 
 
@@ -113,7 +113,7 @@ def test_rounds_that_a_reload_has_made_longer_are_counted_anew() -> None:
     assert sequences.accept(140, 140) == 30
 
 
-def test_what_is_older_than_the_window_is_a_replay() -> None:
+def test_a_number_older_than_the_window_is_a_replay() -> None:
     newest = 2 * WINDOW
     start = [*range(0, newest, MAX_JUMP), newest]
     known = len(start)
@@ -151,7 +151,7 @@ def test_the_counter_wraps() -> None:
     assert [sequences.take() for _ in range(2)] == [MODULUS - 1, 0]
 
 
-def test_a_limit_has_its_numbers_whoever_asks_for_them() -> None:
+def test_a_limit_always_has_the_same_numbers() -> None:
     numbering = Numbering()
     assert numbering.of("a", 1).take() == 0
     assert numbering.of("a", 1).take() == 1
@@ -174,7 +174,7 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
     assert numbering.of("b", 1).accept(0) is Refusal.LATE
 
 
-def test_a_session_costs_what_was_used_in_the_one_before_it() -> None:
+def test_a_session_costs_as_much_as_was_used_in_the_one_before() -> None:
     """However many limits there are, and however many sessions the peer opens."""
     numbering = Numbering()
     limits = [numbering.of("a", limit) for limit in range(1000)]
@@ -189,7 +189,7 @@ def test_a_session_costs_what_was_used_in_the_one_before_it() -> None:
     assert limits[8].accept(0) == 0
 
 
-def test_who_is_removed_is_forgotten() -> None:
+def test_a_removed_peer_is_forgotten() -> None:
     numbering = Numbering()
     for peer in ("a", "b"):
         numbering.of(peer, 1).take()

@@ -49,13 +49,13 @@ def test_both_may_begin() -> None:
     assert a.receive(last_b) == b.receive(last_a) == (False, None)
 
 
-def test_who_has_the_session_is_not_answered() -> None:
+def test_a_hello_of_the_present_session_is_not_answered() -> None:
     a, b = pair()
     met(a, b)
     assert a.receive(b.greet()) == (False, None)
 
 
-def test_who_lost_the_last_message_is_answered() -> None:
+def test_a_peer_that_lost_the_last_message_is_answered() -> None:
     a, b = pair()
     proof(a, answer(b, a.greet()))
     assert b.receive(answer(a, b.greet())) == (True, None)

@@ -40,7 +40,7 @@ def key(source: str, port: int = 1, destination: str | None = None, protocol: in
         (SourcePrefix(32, 8), "0.0.0.0", "::", False),
     ],
 )
-def test_packets_are_one_flow_whose_sources_agree_in_the_prefix(
+def test_packets_with_sources_of_one_prefix_are_one_flow(
     prefix: SourcePrefix, one: str, other: str, alike: bool
 ) -> None:
     assert (source_of(key(one), prefix) == source_of(key(other), prefix)) is alike

@@ -78,7 +78,7 @@ def test_link_layers(frame: Packet, link: int) -> None:
     "frame",
     [Ether() / ARP(), Ether() / Dot1Q() / Dot1Q() / Dot1Q() / INNER, Raw(b"\0" * 13), Raw(b"")],
 )
-def test_what_is_no_ip_has_no_data(frame: Packet) -> None:
+def test_a_frame_without_ip_has_no_data(frame: Packet) -> None:
     assert only(capture(frame)) == (TIME_NS, b"", 0)
 
 

@@ -71,13 +71,13 @@ def tell(fabric: Tree, sequence: int, interval: int) -> None:
         fabric.receive(name, update(sequence, role, value, members), interval * TICK)
 
 
-def test_remote_is_what_parent_and_children_told() -> None:
+def test_remote_is_the_sum_from_parent_and_children() -> None:
     fabric = settled()
     others = frozenset(NAMES) - {SELF}
     assert fabric.view(NOW * TICK) == GlobalView(43.0, others, age_ns=0)
 
 
-def test_each_neighbour_is_told_what_the_others_and_we_have() -> None:
+def test_each_neighbour_gets_the_sum_of_all_others() -> None:
     told = publish(settled(), 0.5, NOW)
     assert (told[PARENT].role, told[PARENT].value, told[PARENT].members) == (Role.PARENT, 3.5, 4)
     assert (told[CHILD].role, told[CHILD].value, told[CHILD].members) == (Role.CHILD, 41.5, 6)
@@ -128,7 +128,7 @@ def test_a_look_at_a_steady_fleet_compares_no_names(monkeypatch: pytest.MonkeyPa
     assert compared == [1, 1, 1]
 
 
-def test_a_lower_rank_is_nobodys_child() -> None:
+def test_a_lower_rank_is_no_child() -> None:
     fabric = settled()
     fabric.receive(ROOT, update(0, Role.PARENT, 100.0, 1), NOW * TICK)
     assert fabric.view(NOW * TICK).remote == 43.0
@@ -146,7 +146,7 @@ COUNTED = 26 + 2 * len(NAMES).bit_length()
 BRIDGED = 6 + len(NAMES).bit_length()
 
 
-def test_those_behind_who_is_silent_leave_before_what_they_want() -> None:
+def test_limiters_behind_a_silent_neighbour_leave_before_their_demand() -> None:
     fabric = settled()
     for interval in range(NOW, NOW + COUNTED + 2):
         view = fabric.view(interval * TICK)
@@ -168,7 +168,7 @@ def test_orphans_that_find_another_parent_soon_are_never_missing() -> None:
 
 
 @pytest.mark.parametrize("heard", [False, True])
-def test_whom_nobody_hears_is_alone(heard: bool) -> None:
+def test_a_limiter_without_confirmations_is_alone(heard: bool) -> None:
     fabric = settled()
     alone = SILENT + BRIDGED
     for interval in range(NOW + 1, NOW + alone + 2):
@@ -178,7 +178,7 @@ def test_whom_nobody_hears_is_alone(heard: bool) -> None:
         assert bool(view.connected) == (interval <= NOW + alone)
 
 
-def test_who_is_not_heard_is_told_so_and_nothing_else() -> None:
+def test_an_update_to_a_peer_that_is_not_heard_has_no_sum() -> None:
     fabric = settled()
     fabric.receive(CHILD, update(1, Role.PARENT, 2.0, 2), (NOW + 4) * TICK)
     told = publish(fabric, 0.5, NOW + 5)
@@ -186,7 +186,7 @@ def test_who_is_not_heard_is_told_so_and_nothing_else() -> None:
     assert (told[PARENT].role, told[PARENT].value, told[PARENT].members) == (Role.PARENT, 0.0, 0)
 
 
-def test_who_has_just_started_listens() -> None:
+def test_a_limiter_that_has_just_started_listens() -> None:
     fabric = tree()
     fabric.receive(CHILD, update(0, Role.PARENT, 2.0, 2), 0)
     assert publish(fabric, 0.5, HUSH - 1)[CHILD].members == 0
@@ -213,7 +213,7 @@ def test_another_quantity_is_left_out_with_those_behind_it() -> None:
     assert (fabric.links[PARENT].rejected, fabric.links[CHILD].rejected) == (1, 1)
 
 
-def test_who_believes_in_zero_falls_silent_and_wakes_up() -> None:
+def test_a_limiter_that_believes_zero_falls_silent_and_wakes_up() -> None:
     fabric = settled()
     publish(fabric, 1.0, NOW)
     for name, role, _ in NEIGHBOURS:
@@ -270,7 +270,7 @@ def test_an_orphan_counts_twice_until_its_lost_parent_is_forgotten() -> None:
     assert publish(fabric, 0.75, ADOPTED)[CHILD].value == 0.75 + 1.0 + 43.5
 
 
-def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten() -> None:
+def test_the_sum_of_a_lost_parent_is_the_least_that_counts_until_it_is_forgotten() -> None:
     """Whoever the new parent knows of: it may not have been in the same tree."""
     fabric = orphan()
     forgotten = NOW + 1 + COUNTED
@@ -285,7 +285,7 @@ def test_what_a_lost_parent_told_is_the_least_that_counts_until_it_is_forgotten(
         assert publish(fabric, 0.5, interval)[CHILD].value == 0.5 + 1.0 + counted
 
 
-def test_a_reload_keeps_what_is_known_of_those_that_stay() -> None:
+def test_a_reload_keeps_the_state_of_peers_that_stay() -> None:
     fabric = settled()
     fabric.membership.set_peers([PARENT, CHILD])
     fabric.set_peers()
@@ -319,7 +319,7 @@ def test_the_best_candidate_is_asked_and_followed() -> None:
     assert fabric.membership.heartbeat(best, HUSH * TICK).role == Role.PARENT
 
 
-def test_who_asks_is_answered_once() -> None:
+def test_a_limiter_that_asks_is_answered_once() -> None:
     fabric = settled()
     asks = beat(0, Role.CANDIDATE, 0)
     fabric.membership.receive(NAMES[5], asks, NOW * TICK)
@@ -328,7 +328,7 @@ def test_who_asks_is_answered_once() -> None:
     assert NAMES[5] not in fabric.membership.targets(RNG)
 
 
-def test_news_between_rounds_goes_to_neighbours_and_answers_nobody() -> None:
+def test_news_between_rounds_goes_to_neighbours_and_answers_no_question() -> None:
     """With rounds longer than a limit's interval, an orphan's ask would be lost in each round."""
     membership = settled().membership
     membership.receive(NAMES[5], beat(0, Role.CANDIDATE, 0), NOW * TICK)
@@ -336,17 +336,17 @@ def test_news_between_rounds_goes_to_neighbours_and_answers_nobody() -> None:
     assert NAMES[5] in membership.targets(RNG)
 
 
-def test_who_takes_us_for_a_child_is_answered_that_we_are_not() -> None:
+def test_a_peer_that_takes_us_for_a_child_by_mistake_is_corrected() -> None:
     """While all is steady; but a lost parent goes on counting this limiter until it forgets it."""
     for parent, steady, answered in ((None, True, True), (None, False, False), (ROOT, True, False)):
         fabric = orphan() if parent else settled()
         membership = fabric.membership
         membership._steady = steady
         teller = PARENT if parent else ROOT
-        membership._sought = []
+        membership._to_ask = []
         told = beat(0, Role.CHILD, 4)
         membership.receive(teller, told, ADOPTED * TICK)
-        assert (teller in membership._asked) is answered
+        assert (teller in membership._to_answer) is answered
     assert membership.role(PARENT, ADOPTED * TICK) is Role.NONE
 
 
@@ -371,4 +371,4 @@ def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
     assert membership.role(PARENT, after * TICK) is Role.NONE
     assert PARENT in membership.targets(RNG)
     fabric.view((after + LOST) * TICK)
-    assert PARENT not in membership.targets(RNG) or PARENT in membership._sought
+    assert PARENT not in membership.targets(RNG) or PARENT in membership._to_ask

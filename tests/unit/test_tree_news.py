@@ -20,7 +20,7 @@ def told() -> Tree:
     return fabric
 
 
-def test_what_was_told_is_no_news() -> None:
+def test_a_sum_that_was_sent_is_no_news() -> None:
     assert settled().pressing(0.5, NOW * TICK)
     assert not told().pressing(0.5, NOW * TICK)
 
@@ -46,7 +46,7 @@ def test_small_changes_add_up() -> None:
 @pytest.mark.parametrize(
     ("peer", "role", "value"), [(PARENT, Role.CHILD, 41.0), (CHILD, Role.PARENT, 3.0)]
 )
-def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, value: float) -> None:
+def test_a_neighbours_sum_is_news_for_the_others(peer: str, role: Role, value: float) -> None:
     fabric = told()
     fabric.receive(peer, update(1, role, value, 2), NOW * TICK)
     assert fabric.pressing(0.5, NOW * TICK)
@@ -54,7 +54,7 @@ def test_what_a_neighbour_tells_is_news_for_the_others(peer: str, role: Role, va
     assert not fabric.pressing(0.5, NOW * TICK)
 
 
-def test_that_nobody_wants_anything_any_more_is_news_once() -> None:
+def test_the_end_of_all_demand_is_news_once() -> None:
     fabric = told()
     for peer, role, _ in NEIGHBOURS:
         fabric.receive(peer, update(1, role, 0.0, 1), NOW * TICK)
@@ -63,5 +63,5 @@ def test_that_nobody_wants_anything_any_more_is_news_once() -> None:
     assert not fabric.pressing(0.0, NOW * TICK)
 
 
-def test_who_has_no_neighbours_has_nobody_to_tell() -> None:
+def test_a_limiter_without_neighbours_has_no_news_to_send() -> None:
     assert not tree().pressing(5.0, 0)

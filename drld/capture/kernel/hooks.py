@@ -14,17 +14,15 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
 
 from drld.capture import kernel_classifier as classifier
+from drld.capture.kernel.programs import LoadedProgram, Recipe, close_all, load
 from drld.capture.kernel.state import State
-from drld.capture.kernel.tables import hook_maps
-from drld.capture.patterns import followed, is_pattern
-from drld.capture.spec import match_of
+from drld.capture.kernel.wanted_hooks import Keys, WantedHooks, hook_of, keys_of
+from drld.capture.patterns import is_pattern
 from drld.config.problems import some
-from drld.ebpf import links
 from drld.ebpf.attachment import Attachment
-from drld.ebpf.bpf import Code, Map, Program
+from drld.ebpf.bpf import Code
 from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.hook import Device, Hook, device
 from drld.errors import DatapathError
@@ -34,44 +32,14 @@ from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 
-_Keys: TypeAlias = tuple[Hook, ...]
-"""Hooks with the names and patterns of limits, which stand for a hook of the host."""
-
-
-MAX_FOLLOWED = 512
-"""Hooks of a limiter with patterns: a look takes 50 us for each, once a second: half a tick."""
-
-
-class _Recipe(NamedTuple):
-    """The inputs of a program: equal recipes make equal programs, which hooks share."""
-
-    link_bytes: int
-    tables: classifier.Tables
-    handover_ids: str
-    """`State.handover_ids`."""
-
-
-@dataclass(slots=True, eq=False)
-class _Loaded:
-    """A program and its tables."""
-
-    recipe: _Recipe
-    program: Program
-    maps: list[Map]
-
-    def close(self) -> None:
-        self.program.close()
-        for each in self.maps:
-            each.close()
-
 
 @dataclass(slots=True)
 class _Attached:
     """A hook, and the program on it."""
 
     device: Device
-    keys: _Keys
-    loaded: _Loaded
+    keys: Keys
+    loaded: LoadedProgram
 
 
 class Hooks:
@@ -84,15 +52,14 @@ class Hooks:
         self._seed = seed
         self._limits: Sequence[LimitSpec] = ()
         """The limits that the attached programs enforce."""
-        self._named: _Keys = ()
+        self._named: Keys = ()
         """The names and patterns of these limits, each once."""
+        self._wanted = WantedHooks()
         self._attached: dict[Hook, _Attached] = {}
-        self._prepared: list[_Loaded] = []
+        self._prepared: list[LoadedProgram] = []
         """Programs made in advance by `preparation`."""
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
-        self._remarked: set[str] = set()
-        """Interfaces and patterns with a remark in the log."""
         self.in_force = False
         """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
@@ -139,12 +106,12 @@ class Hooks:
             ready()
             self._install(made, state.handover_ids, old_handover_ids)
         except BaseException:
-            _close(_programs(made), _programs(self._attached))
+            close_all(_programs(made), _programs(self._attached))
             self._discard_prepared()
             raise
-        _close(_programs(self._attached), _programs(made))
+        close_all(_programs(self._attached), _programs(made))
         self._limits = limits
-        self._named = _keys(limits)
+        self._named = keys_of(limits)
         self._attached = made
         self.in_force = True
         self._discard_prepared()
@@ -159,7 +126,7 @@ class Hooks:
         are ignored, as `replace` repeats and reports them. Only one may run at a time.
         """
         self._discard_prepared()
-        recipes: list[_Recipe] = []
+        recipes: list[Recipe] = []
         with contextlib.suppress(DatapathError):
             for _, _, recipe in self._recipes(limits, slots, state).values():
                 if self._made(recipe, ()) is None and recipe not in recipes:
@@ -233,7 +200,7 @@ class Hooks:
         if not patterns:
             return
         try:
-            wanted = self._wanted(self._named)
+            wanted = self._wanted.of(self._named)
         except DatapathError as error:  # perhaps no descriptor is free: the next call tries again
             self._log_lost(patterns[0], error)
             return
@@ -252,9 +219,9 @@ class Hooks:
             attached = self._attached.pop(hook)
             former.add((attached.device.index, hook.direction))
             self._lost.discard(hook)
-            _close([attached.loaded], _programs(self._attached))
+            close_all([attached.loaded], _programs(self._attached))
 
-    def _attach(self, hook: Hook, keys: _Keys, state: State) -> None:
+    def _attach(self, hook: Hook, keys: Keys, state: State) -> None:
         """Attach the program for these limits to the interface that has the hook's name now."""
         there = device(hook.interface)
         alike = (
@@ -264,17 +231,17 @@ class Hooks:
         )
         loaded = next(alike, None)
         if loaded is None:  # a program's limits and offsets are fixed
-            own = [limit for limit in self._limits if _hook_of(limit) in keys]
+            own = [limit for limit in self._limits if hook_of(limit) in keys]
             recipe = self._recipe(own, state.slots(), state, there)
             loaded = self._made(recipe, ()) or self._load(recipe, state)
         before = _programs(self._attached)
         try:
             self._attachment.put(there.index, hook.direction, loaded.program, state.handover_ids)
         except BaseException:
-            _close([loaded], before)
+            close_all([loaded], before)
             raise
         self._attached[hook] = _Attached(there, keys, loaded)
-        _close(before, _programs(self._attached))
+        close_all(before, _programs(self._attached))
 
     def close(self) -> None:
         """Remove every program of this limiter, as far as possible.
@@ -289,7 +256,7 @@ class Hooks:
             with cleaning_up():
                 self._remove_others({})
         self._attachment.close()
-        _close(_programs(self._attached), ())
+        close_all(_programs(self._attached), ())
         self._attached = {}
         self._discard_prepared()
 
@@ -298,65 +265,21 @@ class Hooks:
             index, hook.direction
         )
 
-    def _made(self, recipe: _Recipe, new: Iterable[_Attached]) -> _Loaded | None:
+    def _made(self, recipe: Recipe, new: Iterable[_Attached]) -> LoadedProgram | None:
         """A program of this recipe, if there is one already: a new, attached or prepared one."""
         there = [*(each.loaded for each in new), *_programs(self._attached), *self._prepared]
         return next((each for each in there if each.recipe == recipe), None)
 
-    def _wanted(self, keys: _Keys) -> dict[Hook, _Keys]:
-        """The hooks of these names and patterns now, each with those that stand for it.
-
-        Raises:
-            DatapathError: the kernel does not list the interfaces.
-        """
-        wanted: dict[Hook, _Keys] = {}
-        patterns = [key for key in keys if is_pattern(key.interface)]
-        for key in keys:
-            if key not in patterns:
-                wanted[key] = (key,)
-        below = links.below() if patterns else {}
-        for key in patterns:
-            found = followed(key.interface, below)
-            room = max(MAX_FOLLOWED - len(wanted), 0)
-            self._remark(key, found.twice, len(found.names) - room)
-            for name in found.names[:room]:
-                hook = Hook(name, key.direction)
-                wanted[hook] = (*wanted.get(hook, ()), key)
-        return wanted
-
-    def _remark(self, key: Hook, twice: Sequence[str], beyond: int) -> None:
-        """Log once what a pattern cannot do well."""
-        if beyond > 0 and key.interface not in self._remarked:
-            self._remarked.add(key.interface)
-            log.error(
-                "%s: not limited: %d interfaces beyond the first %d",
-                *(key.interface, beyond, MAX_FOLLOWED),
-                extra=event(
-                    "interface.unlimited", key.interface, interface=key.interface, count=beyond
-                ),
-            )
-        for name in twice:
-            if name not in self._remarked:
-                self._remarked.add(name)
-                log.warning(
-                    "%s: counts packets again that cross an interface below it: "
-                    "match.%s = %s stands for both",
-                    *(name, key.direction.value, key.interface),
-                    extra=event("interface.counted_twice", name, interface=name),
-                )
-        if len(self._remarked) > MAX_FOLLOWED:  # names of containers come and go
-            self._remarked = set(twice)
-
     def _recipes(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
-    ) -> dict[Hook, tuple[Device, _Keys, _Recipe]]:
+    ) -> dict[Hook, tuple[Device, Keys, Recipe]]:
         groups: dict[Hook, list[tuple[int, LimitSpec]]] = {}
         for position, limit in enumerate(limits):
-            groups.setdefault(_hook_of(limit), []).append((position, limit))
-        recipes: dict[Hook, tuple[Device, _Keys, _Recipe]] = {}
-        shared: dict[tuple[_Keys, int], _Recipe] = {}
+            groups.setdefault(hook_of(limit), []).append((position, limit))
+        recipes: dict[Hook, tuple[Device, Keys, Recipe]] = {}
+        shared: dict[tuple[Keys, int], Recipe] = {}
         refusals: list[DatapathError] = []
-        for hook, keys in self._wanted(tuple(groups)).items():
+        for hook, keys in self._wanted.of(tuple(groups)).items():
             placed = sorted((each for key in keys for each in groups[key]), key=lambda it: it[0])
             own = [limit for _, limit in placed]
             try:
@@ -379,25 +302,17 @@ class Hooks:
 
     def _recipe(
         self, own: Sequence[LimitSpec], slots: Mapping[int, int], state: State, there: Device
-    ) -> _Recipe:
+    ) -> Recipe:
         tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
-        return _Recipe(there.link_bytes, tables, state.handover_ids)
+        return Recipe(there.link_bytes, tables, state.handover_ids)
 
-    def _load(self, recipe: _Recipe, state: State) -> _Loaded:
-        maps = hook_maps(recipe.tables)
-        try:
-            program = Program.load(
-                self._attachment.program_name("police"), self._police, {**state.maps, **maps}
-            )
-        except BaseException:
-            for each in maps.values():
-                each.close()
-            raise
-        return _Loaded(recipe, program, list(maps.values()))
+    def _load(self, recipe: Recipe, state: State) -> LoadedProgram:
+        name = self._attachment.program_name("police")
+        return load(recipe, name, self._police, state)
 
     def _discard_prepared(self) -> None:
         """Close prepared programs that are not attached."""
-        _close(self._prepared, _programs(self._attached))
+        close_all(self._prepared, _programs(self._attached))
         self._prepared = []
 
     def _install(
@@ -462,22 +377,6 @@ def _device(hook: Hook, own: Sequence[LimitSpec]) -> Device:
         ) from error
 
 
-def _programs(attached: Mapping[Hook, _Attached]) -> list[_Loaded]:
+def _programs(attached: Mapping[Hook, _Attached]) -> list[LoadedProgram]:
     """The programs of these hooks, each once."""
     return list(dict.fromkeys(each.loaded for each in attached.values()))
-
-
-def _close(some: Iterable[_Loaded], kept: Iterable[_Loaded]) -> None:
-    """Close the programs of `some` that are not in `kept`."""
-    for loaded in set(some) - set(kept):
-        loaded.close()
-
-
-def _keys(limits: Iterable[LimitSpec]) -> _Keys:
-    return tuple(dict.fromkeys(map(_hook_of, limits)))
-
-
-def _hook_of(limit: LimitSpec) -> Hook:
-    """The hook that a limit names; of a pattern, it stands for any number of hooks."""
-    match = match_of(limit)
-    return Hook(match.interface, match.direction)

@@ -23,7 +23,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from drld.capture.patterns import covers
-from drld.capture.rules import Hook, plan
+from drld.capture.queue_hooks import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Program
 from drld.ebpf.cleaning import cleaning_up

@@ -1,8 +1,8 @@
 """The datapath in user space: the daemon judges each packet, through NFQUEUE and NetfilterQueue.
 
-Firewall rules (`drld.capture.rules`) send packets to one queue. The kernel copies their headers to
-a netlink socket, and the daemon waits for its descriptor. `drain` then gives each packet a verdict
-and sets no packet mark. The verdicts of `BATCH` packets go back in one system call
+Firewall rules (`drld.capture.queue_hooks`) send packets to one queue. The kernel copies their
+headers to a netlink socket, and the daemon waits for its descriptor. `drain` then gives each packet
+a verdict and sets no packet mark. The verdicts of `BATCH` packets go back in one system call
 (docs/performance.md). The kernel segments GSO packets first, so every packet here has its size on
 the wire. A packet that gets a congestion mark goes back rewritten, so packets are copied whole
 while a limit marks. A packet is charged at its arrival time if that is known (`nfqueue.arrival`),
@@ -14,9 +14,9 @@ Failures:
   whatever `on_failure` says. Counted as `overflow`.
 - Judging a packet raises: as if the daemon were dead, the packet passes if every limit says
   `on_failure = "open"`, and is dropped otherwise. Counted as `errors`.
-- The daemon dies: its queue ends with it. Its rules stay and decide (`drld.capture.rules`) until
-  the next daemon of the same name attaches. If the firewall refuses the new rules, the old ones
-  stay.
+- The daemon dies: its queue ends with it. Its rules stay and decide (`drld.capture.queue_hooks`)
+  until the next daemon of the same name attaches. If the firewall refuses the new rules, the old
+  ones stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
 from drld.capture.nfqueue.firewall import Firewall, choose, remove_leftovers
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
-from drld.capture.rules import Hook, plan
+from drld.capture.queue_hooks import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.errors import DatapathError
 from drld.log_event import event

@@ -12,19 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from drld.capture.rules import (
+from drld.capture.iptables_rules import (
     ChainState,
-    Hook,
-    Point,
     iptables_install,
     iptables_put_back,
     iptables_state,
-    nft_install,
-    nft_release,
-    nft_remove,
-    nft_table,
-    operator_rules,
 )
+from drld.capture.nft_rules import nft_install, nft_release, nft_remove, nft_table
+from drld.capture.queue_hooks import Hook, Point
 from drld.ebpf.cleaning import cleaning_up
 from drld.errors import DatapathError
 from drld.log_event import event
@@ -196,6 +191,17 @@ class ManualFirewall(Firewall):
 
     def remove(self) -> None:
         """Leave the operator's rules to the operator."""
+
+
+def operator_rules(limiter: str, hooks: Sequence[Hook], queue: int) -> str:
+    """The rules in the languages of both tools, for an operator to install by hand."""
+    nothing = dict.fromkeys(Point, ChainState())
+    parts = [f"# nft -f -\n{nft_install(limiter, hooks, queue)}"]
+    for tool, family in (("iptables", 4), ("ip6tables", 6)):
+        script = iptables_install(limiter, hooks, queue, family, nothing)
+        if script:
+            parts.append(f"# or: {tool}-restore --noflush\n{script}")
+    return "\n".join(parts)
 
 
 def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:

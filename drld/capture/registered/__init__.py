@@ -1,1 +1,1 @@
-"""What the plane of packets registers: tables of the configuration, and options of `drlctl`."""
+"""The registrations of packets: tables of the configuration, options of `drlctl`, and more."""

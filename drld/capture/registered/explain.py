@@ -67,7 +67,7 @@ class Explainer:
         self._hooks = tuple(dict.fromkeys(hooks))
         self._misses = misses
         self._known: dict[tuple[int, int, bool, FlowKey | None], Explanation] = {}
-        """By limit, length, whether the packet is ECN-capable, and flow, if flows are policed."""
+        """Verdicts by limit, length, ECN capability, and flow if flows are policed."""
 
     def explain(
         self,
@@ -75,7 +75,7 @@ class Explainer:
         policing: Callable[[LimitSpec, FlowKey], tuple[Policer, Enforcement]],
         now_ns: int,
     ) -> Iterator[Explanation]:
-        """What each limit does with a packet, in the order in which they check it.
+        """The verdict of each limit on a packet, in the order in which they check it.
 
         Args:
             packet: the packet.

@@ -1,4 +1,4 @@
-"""What the page shows of packets."""
+"""The charts of packets on the page."""
 
 from __future__ import annotations
 

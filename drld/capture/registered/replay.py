@@ -1,4 +1,4 @@
-"""What limits would have done to the packets of a capture: `drlctl replay`, for packets. Pure.
+"""A capture judged by limits that were not in force: `drlctl replay`, for packets. Pure.
 
 The gate and the policers of the nfqueue datapath judge the packets, at the packets' own times.
 """
@@ -25,9 +25,9 @@ from drld.policy import Policy
 from drld.spec import LimitSpec
 
 EVERYTHING = {"out": "any"}
-"""`match` of a limit that every packet falls under, if no words say where it crosses."""
+"""The `match` of a limit on all packets of a capture whose hooks are not given."""
 BESIDE: dict[str, object] = {}
-"""What a configuration with such a limit has, too."""
+"""The other tables that a configuration with such a limit needs."""
 
 
 class Replay(Replayed[Captured]):

@@ -33,7 +33,7 @@ class PacketsTable(PlaneTable):
     """
 
     datapath: DatapathName = "auto"
-    """Where packets are policed; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
+    """The datapath; `"auto"` is `kernel` if the host can load it, else `nfqueue`."""
     firewall: Literal["auto", "nft", "iptables", "none"] = "auto"
     """Tool that installs the rules of nfqueue; with `"none"` the log has the rules, and the
     operator installs them."""
@@ -67,7 +67,7 @@ def _check_kernel(packets: PacketsTable, problems: Problems) -> None:
 
 
 def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -> None:
-    """Each limit asks for what nfqueue can do without the daemon (as `drld.capture.rules` does)."""
+    """Check that nfqueue can do what `on_failure` says (see `drld.capture.queue_hooks.plan`)."""
     first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
     for index, limit in limits.items():
         if limit.on_failure is None and limit.mode != "enforce":

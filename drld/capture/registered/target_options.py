@@ -12,4 +12,4 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "destination_port": ("PORT", "As --source-port."),
     "mark": ("MARK", 'Of the packet: "0x10", or "0x10/0xff" with a mask.'),
 }
-"""By key of `match`: the placeholder of its value in the help, and the help text."""
+"""For each key of `match`, the placeholder of its value in the help, and the help text."""

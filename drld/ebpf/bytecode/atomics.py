@@ -21,7 +21,7 @@ OPERATIONS = {
     # atomically: old = *r1; *r1 = old + r2; r2 = old. Then r0 = r2
     0x7D000002: ("db21000001000000", "bf20000000000000"),
 }
-"""By the number of the called function: the two instructions that replace the call."""
+"""The two instructions that replace a call, by the number of the called function."""
 
 
 def with_atomics(instructions: bytes) -> bytes:

@@ -1,9 +1,9 @@
-"""What a communication fabric does for one limit on one limiter.
+"""A fabric: how one limiter learns the sum of the other limiters' values, for one limit.
 
-A fabric is a pure state machine: time and randomness are arguments, datagrams are values.
-It is fed decoded updates and the limiter's own shared value, and answers with the updates to
-send and with what the rest of the fleet is believed to want. The `Membership`, which all limits
-share, says which peers are connected, and which of them a round is for.
+A fabric is a pure state machine: time and randomness are arguments, datagrams are values. It gets
+decoded updates and the limiter's own value. It returns the updates to send, and the sum of the
+values that it believes the other limiters to have. The `Membership`, which all limits share, says
+which peers are connected, and which are the targets of a round.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ def _equal(_limiter: str) -> float:
 
 
 class Fabric(ABC, Generic[AnyLink]):
-    """The knowledge of one limit, as one limiter has it."""
+    """The state of one limit's gossip, on one limiter."""
 
     kind: ClassVar[int]
-    """Of the messages with its updates, on the wire."""
+    """The number on the wire of the messages with its updates."""
     memberships: ClassVar[type[Membership]]
+    """The membership that it works with."""
     carries_second: ClassVar[bool] = True
     """Whether a limit may share two quantities."""
     link_type: type[AnyLink]
@@ -42,98 +43,100 @@ class Fabric(ABC, Generic[AnyLink]):
         quantity: Quantity,
         share: Callable[[str], float] = _equal,
     ) -> None:
-        """`share` is the static share of a limiter, as a part of those of all."""
+        """`share` returns a limiter's static share; those of all limiters sum to 1."""
         self.share = share
         self.membership = membership
         self.limit_id = limit_id
         self.quantity = quantity
         self._links: dict[str, AnyLink] = {}
-        """Of those that were ever sent to or heard from."""
+        """The link to each peer, made with the first update either way."""
         self._strangers: set[str] = set()
-        """Peers whose last update was of another allocator."""
+        """Peers whose newest update has another allocator's quantity."""
         self._begin()
 
     @staticmethod
     def fanout(branching: int) -> int | None:
-        """The number of peers that a round has to reach, on average; None: all of them."""
+        """The number of peers that a round must reach, on average; None: all of them."""
         return branching
 
     @classmethod
     def make_membership(
         cls, name: str, peers: Collection[str], branching: int, interval_ns: int
     ) -> Membership:
-        """What a limiter that uses this fabric knows of its peers at first."""
+        """A new membership for a limiter that uses this fabric."""
         return cls.memberships(name, peers, cls.fanout(branching), interval_ns)
 
     @abstractmethod
     def _begin(self) -> None:
-        """Make the fabric's own state; the attributes above are there."""
+        """Make the subclass's state; `__init__` calls it last."""
 
     @property
     def detection_ns(self) -> int:
-        """The detection time, ns: so long after the last event the limit is kept to.
+        """The detection time, ns: so long after the last event, local limits sum to the limit.
 
-        docs/conservative-rule.md has what is an event, and the proof.
+        docs/conservative-rule.md defines an event, and has the proof.
         """
         return self.membership.detection_ns
 
     @property
     @abstractmethod
     def news_ns(self) -> int:
-        """The age of news, ns: what is believed of a connected limiter is something that it told
-        no longer ago, between two events (docs/conservative-rule.md).
+        """The age of news, ns: between two events, a believed value was replaced by its limiter at
+        most so long ago (docs/conservative-rule.md).
         """
 
     @property
     @abstractmethod
     def quiet(self) -> bool:
-        """Whether no limiter of the fleet has demand, as far as is known here.
+        """Whether no limiter of the fleet has demand, as far as this limiter knows.
 
-        There is nothing to publish then, until `publish` is given a value that is not zero or
-        something is received, and the view does not change but with the membership.
+        Then `publish` returns nothing until it gets a value above zero or an update comes, and the
+        view changes only with the membership.
         """
 
     @abstractmethod
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> Sequence[tuple[str, Update]]:
-        """End a round with this limiter's own `value`; return what to tell which target."""
+        """End a round with this limiter's own `value`; return updates with their receivers.
+
+        The receivers are among `targets`.
+        """
 
     def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
-        """Whether what there is to tell has changed so much that it cannot wait for its round.
+        """Whether the own `value`, or a sum with it, has changed too much to wait for the round.
 
-        Asked at ticks between two rounds, where a limit's interval is shorter than gossip's.
+        It is asked at ticks between two rounds, if a limit's interval is shorter than a round.
         """
         return False
 
     @abstractmethod
     def receive(self, peer: str, update: Any, now_ns: int) -> None:
-        """Take in one update of this limit, of the fabric's type, from a known peer."""
+        """Receive an update of this limit, of the fabric's type, from a known peer."""
 
     @abstractmethod
     def view(self, now_ns: int) -> GlobalView:
-        """What the other limiters are believed to want, and which of them are connected.
+        """The believed sum of the other limiters' values, and which limiters are connected.
 
-        The demand of a peer that is no longer connected counts for a while
-        (`fabrics.membership`), then it is zero.
+        The value of a peer that is no longer connected counts for a while (`fabrics.membership`).
         """
 
     def told(self, now_ns: int) -> Mapping[str, tuple[float, int]]:  # noqa: ARG002 -- where it may be
-        """By peer, the value that it told and that counts, and how many limiters it is the sum of.
+        """By peer, its newest value if that counts, and the number of limiters in the value.
 
-        Empty for a fabric whose peers tell no values that stand for limiters.
+        Empty for a fabric whose peers send no values of limiters (push-sum).
         """
         return {}
 
     def set_peers(self) -> None:
-        """Take over the membership's peers (a reload); what is known of those that stay is kept."""
+        """Take over the membership's peers after a reload; keep the links to those that stay."""
         for peer in self._links.keys() - set(self.membership.peers):
             del self._links[peer]
             self._strangers.discard(peer)
 
     @property
     def links(self) -> Mapping[str, LinkStats]:
-        """Statistics for each peer that was ever sent to or heard from."""
+        """The statistics of each link."""
         return self._links
 
     def _link(self, peer: str) -> AnyLink:
@@ -144,11 +147,11 @@ class Fabric(ABC, Generic[AnyLink]):
         return link
 
     def on_session(self, peer: str) -> None:
-        """A session with another life of the peer has begun; the link was used in the last one."""
+        """A session with another life of the peer has begun; the last life used the link."""
         self._strangers.discard(peer)
 
     def _reject(self, peer: str, update: Update, now_ns: int) -> None:
-        """Count an update of another quantity; its sender takes no part in this limit."""
+        """Count an update of another quantity; its sender then takes no part in this limit."""
         link = self._link(peer)
         judged = link.sequences.accept(update.sequence, self.membership.round(now_ns))
         if not isinstance(judged, Refusal):
@@ -156,7 +159,7 @@ class Fabric(ABC, Generic[AnyLink]):
             self._strangers.add(peer)
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> int | None:
-        """Judge an update as `Link.accept` does, and have the membership hear its sender."""
+        """Judge an update as `Link.accept` does; if accepted, pass it to the membership."""
         lost = link.accept(update.sequence, self.membership.round(now_ns))
         if lost is not None:
             self._strangers.discard(peer)

@@ -1,4 +1,4 @@
-"""One peer of one limit: the sequence numbers both ways, and what became of the peer's updates."""
+"""A link: one peer of one limit, with its sequence numbers and the statistics of its updates."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from drld.gossip.wire.sequence import Refusal, Sequences
 
 @dataclass(slots=True)
 class LinkStats:
-    """What came over one link (one peer, one limit) since the daemon started."""
+    """The updates that came over one link since the daemon started."""
 
     received: int = 0
-    """Updates accepted."""
+    """Accepted updates."""
     lost: int = 0
-    """Updates that the gaps in the peer's sequence numbers show as lost."""
+    """Lost updates, as gaps in the peer's sequence numbers show."""
     late: int = 0
-    """Updates discarded because a newer one, or their compensation, had been counted. They are
-    among the lost, too. Replayed updates count elsewhere (`sequence.Numbering`)."""
+    """Updates that came after a newer one, and were discarded; also part of `lost`. Replayed
+    updates are counted elsewhere (`sequence.Numbering`)."""
     rejected: int = 0
-    """Updates discarded for what they say (quantity of another allocator)."""
+    """Updates with another allocator's quantity, which were discarded."""
 
 
 @dataclass(slots=True)
 class Link(LinkStats):
-    """One peer, one limit. There are as many as peers, so it is small."""
+    """One peer of one limit. A limit has as many as peers, so it is small."""
 
     sequences: Sequences = field(default_factory=Sequences)
 
     def accept(self, sequence: int, now_round: int = 0) -> int | None:
-        """Judge an update by its sequence number: how many were lost before it; None: discard."""
+        """The number of updates lost before this one; None: discard it, by its sequence number."""
         lost = self.sequences.accept(sequence, now_round)
         if isinstance(lost, Refusal):
             self.late += lost is Refusal.LATE

@@ -1,11 +1,20 @@
-"""The number of counted limiters, which falls only when it has been lower for a span of time.
+"""The number of limiters in a tree, which falls only when it has been lower for a span of time.
 
-Orphans of a dead limiter need this time to find another parent (`fabrics.tree_membership`).
+The orphans of a dead limiter are missing until they have another parent
+(`fabrics.tree_membership`). The span bridges that time.
 
-A limiter counts at each look. A daemon that was frozen has missed looks, and neighbours fell silent
-meanwhile. Their demand is forgotten at a fixed time after their last update. If their number fell
-later than that, the whole limit would be in force where no demand divides it. So a late look counts
-the limiters at the missed looks, too.
+A limiter counts at each look. The demand of a silent neighbour is forgotten at a fixed time after
+its last update. The number must fall before that, or the whole limit would be in force where no
+demand divides it. A daemon that was frozen has missed looks. So its first look also counts the
+limiters at the times of the missed looks, by the updates that it has.
+
+Bound. Let a neighbour's last update arrive at 0, and I be the longest time between two looks. A
+daemon that runs counts it as silent at its first look after 11 I, and the number has fallen at its
+first look after 17 + h intervals: before 19 + h. Its demand counts until 26 + 2 h. With missed
+looks the same holds at the late look, as they are at most I apart. Updates that a frozen daemon
+finds in its socket do not help: they count from the time at which it was last empty. A look that
+finds no lower number than the look before needs no missed looks: the largest number can then only
+be too small, which leaves shares unused.
 """
 
 from __future__ import annotations
@@ -21,7 +30,7 @@ class MemberBridge:
     __slots__ = ("_interval_ns", "_largest", "_last", "_span_ns")
 
     def __init__(self, span_ns: int, interval_ns: int) -> None:
-        """`interval_ns`: the longest time between two looks of a daemon that runs."""
+        """`interval_ns` is the longest time between two looks of a daemon that runs."""
         self._span_ns = span_ns
         self._interval_ns = interval_ns
         self._largest = sliding_max(span_ns)
@@ -29,12 +38,12 @@ class MemberBridge:
         """The number at the last look, and the time of that, ns."""
 
     def update(self, now_ns: int, members: int, members_at: Callable[[int], int]) -> int:
-        """Count at a look; returns the largest number of the last `span_ns`.
+        """Count the limiters at a look; return the largest number of the last `span_ns`.
 
         Args:
             now_ns: the time of the look.
             members: the number now.
-            members_at: the number at an earlier time, by all that was heard up to now.
+            members_at: returns the number at an earlier time, by the updates received until now.
         """
         if self._last is not None and members < self._last[0]:
             begin_ns = max(self._last[1] + self._interval_ns, now_ns - self._span_ns)

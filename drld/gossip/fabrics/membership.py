@@ -1,41 +1,39 @@
 """The peers of a limiter: which of them are connected, and which are the targets of a round.
 
-All limits of a daemon share one membership. Any accepted update of any limit shows that its sender
-lives, so a quiescent limit sends none. A target that would get no update in a round gets a
-heartbeat instead, an update of limit 0. Each fabric has a membership and updates of its own.
+All limits of a daemon share one membership. Each fabric has a subclass with updates of its own. Any
+accepted update of any limit shows that its sender lives, so a quiescent limit sends none. A target
+without an update in a round gets a *heartbeat*, an update of limit 0.
 
-Rounds. Once an interval all limits that have something to tell send it to the same peers, the
-round's targets: all peers in a mesh; else `fanout` peers at random, but without repetition until
-all have had their turn (a shuffled order), which bounds the time between two updates of a link.
+Rounds. Once an interval, all limits send their updates to the same peers, the round's *targets*:
+all peers in a mesh, else `fanout` random peers. Every peer has its turn before any peer has another
+one (a shuffled order). That bounds the time between two updates of a link.
 
 Theory of operation (docs/conservative-rule.md; paper, section 5.6). Every update says whether its
-sender hears its receiver. If so, it confirms that its sender heard us a moment ago; else it denies
-it. A lost peer's share leaves the limit first, on both ends of a link, whichever way it broke; and
-only then its demand leaves the total.
+sender hears its receiver. If so it is a *confirmation*, else a denial. When a link breaks in either
+direction, both ends give up the other's share first. Only later they forget its demand.
 
-The times follow from C, the longest a sender takes to get round all its peers: one interval in a
-mesh, ceil((N - 1) / fanout) intervals else. Two consecutive updates of a link are less than two
-cycles apart. With I the interval:
+The times follow from the cycle C, the longest time in which a sender serves all its peers: one
+interval in a mesh, else ceil((N - 1) / fanout) intervals. Two consecutive updates of a link are
+less than two cycles apart. With I the interval:
 
-    fresh         heard within S = 2 C + 2 I: hardly an update is lost
-    hears a peer  (and says so) while it is fresh
-    connected     confirmed within D = 18 C - I: its share is in the limit
-    counted       confirmed within T = S + 20 C: its demand is in the total
-    isolated      nobody was heard for 24 I, in which all peers together send 24 fanout updates:
-                  nobody is connected, long before it would show on each link
+    fresh         an update came within S = 2 C + 2 I; less than that hardly occurs by loss
+    hears a peer  while the peer is fresh; updates to the peer then say so
+    connected     a confirmation came within D = 18 C - I: the peer's share is in the limit
+    counted       a confirmation came within T = S + 20 C: the peer's demand is in the total
+    isolated      no update of any peer came within 24 I, although all peers together send 24
+                  fanout updates in that time: no peer is connected, long before each link shows it
 
-Order. A peer that uses our share has heard within D that we hear it. We said so because we had
-heard it within S. So its last update reached us S + D ago at the most, and we count its demand for
-T from then on: T - S - D = 2 C + I is left for the delay of packets. A dead limiter's datapath
-falls back to its static share after 20 I at the most, which is less than T.
+Order. Let a peer use our share. Then a confirmation of ours reached it within D. We sent that
+because an update of the peer had reached us within S. So its last update reached us at most S + D
+ago. We count its demand for T from then on, and T - S - D = 2 C + I is left for the delay of
+packets. A dead limiter's datapath falls back to its static share within 20 I, which is less than T.
 
 We know only that a confirmation arrived after the socket was last drained, so we date it to that
-moment. A daemon that was frozen finds old ones in the socket; they count from before it froze
-(`drained`).
+moment (`drained`). A daemon that was frozen finds old confirmations in its socket; they count from
+before it froze.
 
-The share of a peer counts when the peer has been connected for `rise_ns`, because its demand is
-known to all by then (`drld.limiter`). D lets 17 updates in a row be lost in a mesh: 2e-7 at 40 %
-loss.
+A peer's share counts once the peer has been connected for `rise_ns`, because all limiters know its
+demand by then (`drld.limiter`). In a mesh, D allows 17 lost updates in a row: 2e-7 at 40 % loss.
 """
 
 from __future__ import annotations
@@ -54,23 +52,23 @@ from drld.model import HEARTBEAT, Update
 _NEVER = 1 << 62
 
 SURVIVED_LOSSES = 20
-"""Updates in a row that may be lost before what their sender wants is forgotten."""
+"""Updates in a row that may be lost before their sender's demand is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long silence and denial may last, ns."""
+    """The times of the theory above, ns."""
 
     fresh_ns: int
-    """S."""
+    """S: how long a peer without a new update counts as heard."""
     silence_ns: int
-    """T."""
+    """T: how long the demand of a peer without a confirmation counts."""
     denial_ns: int
-    """D."""
+    """D: how long a peer without a confirmation stays connected."""
 
     @classmethod
     def of(cls, interval_ns: int, cycle_ns: int) -> Timeouts:
-        """Those that follow from the interval and the cycle."""
+        """The times that follow from the interval I and the cycle C."""
         fresh_ns = 2 * cycle_ns + 2 * interval_ns
         silence_ns = fresh_ns + SURVIVED_LOSSES * cycle_ns
         return cls(fresh_ns, silence_ns, silence_ns - fresh_ns - 2 * cycle_ns - interval_ns)
@@ -78,24 +76,27 @@ class Timeouts:
 
 @dataclass(slots=True)
 class _Peer:
-    """What was heard of a peer, and when."""
+    """The times of a peer's updates."""
 
     heard_ns: int | None = None
+    """When its newest update was read."""
+    arrived_ns: int | None = None
+    """The earliest time at which its newest update may have arrived."""
     confirmed_ns: int | None = None
-    """When it last said that it hears us."""
+    """The earliest time at which its newest confirmation may have arrived."""
     connected_ns: int = 0
-    """Since when it has said so without a pause of D, ns."""
+    """The time since which confirmations have come without a pause of D."""
     denies: bool = True
-    """What its newest update says."""
+    """Whether its newest update denies that it hears us."""
 
 
 class Membership(ABC):
-    """What a limiter knows of its peers."""
+    """The peers of a limiter."""
 
     def __init__(
         self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
     ) -> None:
-        """`fanout` peers (None: all of them) are told something in each `interval_ns`."""
+        """`fanout` peers (None: all of them) get updates in each `interval_ns`."""
         self.name = name
         self.interval_ns = interval_ns
         self._fanout = fanout
@@ -104,89 +105,89 @@ class Membership(ABC):
         """The sequence numbers of all limits."""
         self.on_change: Callable[[], None] = lambda: None
         """Called whenever `connected` or `steady` changes, perhaps in the middle of a call."""
-        self._size_up(peers)
+        self._set_sizes(peers)
         self._begin()
 
     def _begin(self) -> None:
-        """Know the peers' names, and nothing more."""
+        """Begin without an update of any peer."""
         self.unnamed = 0
-        """Connected peers beyond those that `connected` names, if this membership knows such."""
+        """Connected peers beyond those that `connected` names; 0 but in a tree."""
         self._peers = {peer: _Peer() for peer in self.peers}
         self._heartbeats: dict[str, Link] = {}
-        """Of those that were ever sent a heartbeat, or sent one."""
+        """The links of heartbeats, by peer; made when the first one is sent or received."""
         self._order: list[str] = []
         """Peers that have not had their turn in this cycle."""
         self._heard_ns: int | None = None
-        """When anybody was heard last."""
+        """When the newest update of any peer was read."""
         self._connected: frozenset[str] = frozenset()
         self._connected_until_ns = -1
-        """When one of them may be connected no longer, if nothing more is heard of it."""
+        """When the first of these leaves, if no more updates come."""
         self._leaving: dict[str, int] = {}
         """Peers that are connected no longer, and until when their demand counts."""
         self._drained_ns: int | None = None
         """When the socket was last empty."""
         self._looked_ns: int | None = None
-        """When it was last looked at who is connected: it is asked for every peer in a round."""
+        """The time of the last call of `connected`, which a round makes for every peer."""
         self._doubtful: set[str] = set()
-        """Peers that may have been connected, or disconnected, by what was heard of them."""
+        """Peers whose newest updates may have connected or disconnected them."""
         self._changed_ns = 0
         self._steady = False
 
-    def _size_up(self, peers: Collection[str]) -> None:
-        """Set what depends on who the peers are, and on nothing else."""
+    def _set_sizes(self, peers: Collection[str]) -> None:
+        """Set all that depends on the set of peers alone."""
         self.peers = tuple(sorted(peers))
         self.branching = max(1, min(self._fanout or len(peers), len(peers)))
-        """Peers told something in each round, if there are any."""
+        """The number of targets of a round, if there are peers."""
         cycle_ns = max(1, math.ceil(len(peers) / self.branching)) * self.interval_ns
         self.timeouts = Timeouts.of(self.interval_ns, cycle_ns)
         self.rise_ns = 4 * self.interval_ns
-        """For how long limiters must have been connected before their shares count."""
+        """The time for which limiters must have been connected before their shares count."""
 
     def declare(self, peer: str, gone: bool) -> None:  # noqa: B027 -- nothing is to be done
-        """Probes found that a peer is dead or has left, or that it is not.
+        """Probes found that a peer is gone (dead, or has left), or that it is not.
 
-        It makes nobody connected, or disconnected: that is for updates to say, in an order that is
-        proved (docs/conservative-rule.md). A tree asks nobody to be a parent who is gone.
+        A verdict neither connects nor disconnects a peer. Only updates do, in an order that is
+        proved (docs/conservative-rule.md). A tree does not ask a peer that is gone to be a parent.
         """
 
     @property
     def forgotten_ns(self) -> int:
-        """How long after the last word of a limiter nothing of it counts any more, ns."""
+        """The time after a limiter's last update from which it counts nowhere, ns."""
         return self.timeouts.silence_ns + self.interval_ns
 
     @property
     def detection_ns(self) -> int:
-        """The detection time: how long after the last event all are counted as they are, ns."""
+        """The detection time, ns: see `Fabric.detection_ns`."""
         return self.timeouts.silence_ns + self.rise_ns + self.interval_ns
 
     def set_peers(self, peers: Collection[str]) -> None:
-        """Have these peers from now on; all that is known is kept, but of peers that go."""
+        """Replace the set of peers, and keep the state of those that stay."""
         if set(peers) == set(self.peers):
             return
-        self._size_up(peers)
+        self._set_sizes(peers)
         self.numbering.retain(self.peers)
         new = [peer for peer in self.peers if peer not in self._peers]
         self._peers = {peer: self._peers.get(peer) or _Peer() for peer in self.peers}
         self._order = new + [peer for peer in self._order if peer in self._peers]
         self._heartbeats = {k: v for k, v in self._heartbeats.items() if k in self._peers}
-        # Who has been connected leaves in order, whatever is reloaded meanwhile.
+        # A reload does not shorten the time for which the demand of a leaving peer counts.
         self._connected &= self._peers.keys()
         self._leaving = {k: v for k, v in self._leaving.items() if k in self._peers}
-        # Look at all of them again.
+        # The next call of `connected` looks at all peers.
         self._looked_ns, self._connected_until_ns, self._doubtful = None, -1, set()
         self._change()
 
     def forget(self) -> None:
-        """Forget what was heard of all peers; sequence numbers go on."""
+        """Forget the updates of all peers; sequence numbers continue."""
         self._change()
         self._begin()
 
     def _change(self) -> None:
-        """Tell that `connected` or `steady` changes."""
+        """Announce that `connected` or `steady` changes."""
         self.on_change()
 
     def neighbours(self) -> list[str]:
-        """Whom pressing news is for, between two rounds; each once."""
+        """The receivers of pressing news between two rounds; each once."""
         return list(self.peers)
 
     def targets(self, rng: Random) -> list[str]:
@@ -204,60 +205,61 @@ class Membership(ABC):
 
     @abstractmethod
     def heartbeat(self, peer: str, now_ns: int) -> Update:
-        """What to tell a target that would hear of no limit: an update of the fabric's type."""
+        """The update of limit 0, of the fabric's type, for a target without another update."""
 
     def receive(self, peer: str, update: Any, now_ns: int) -> None:
-        """Take in a heartbeat."""
+        """Receive a heartbeat."""
         if self._heartbeat_link(peer).accept(update.sequence, self.round(now_ns)) is not None:
             self.take(peer, update, now_ns)
 
     def round(self, now_ns: int) -> int:
-        """The number of a round, whenever it began."""
+        """The number of the interval that contains this time."""
         return now_ns // self.interval_ns
 
     def on_session(self, peer: str, now_ns: int) -> Collection[int]:  # noqa: ARG002 -- may matter
         """A new incarnation of the peer has a session: its sequence numbers begin again.
 
-        Returns the limits to tell (`Fabric.on_session`): those that used the last session.
+        Returns the limits that used the last session, for `Fabric.on_session`.
         """
         return self.numbering.meet(peer)
 
     def take(self, peer: str, update: Any, now_ns: int) -> None:
-        """Note what an update of the fabric's type, of any limit, says of its sender."""
+        """Record what an accepted update, of any limit, shows of its sender."""
         self.hear(peer, update.hears, now_ns)
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
-        """Note that an update came from a peer, and whether it hears us."""
+        """Record that an update came from a peer, and whether the peer hears us."""
         heard = self._peers[peer]
         heard.heard_ns, heard.denies = now_ns, not hears_us
+        heard.arrived_ns = self.arrived_ns(now_ns)
         if hears_us:
             before_ns = heard.confirmed_ns
             if before_ns is None or now_ns - before_ns > self.timeouts.denial_ns:
                 heard.connected_ns = now_ns
-            heard.confirmed_ns = self.arrived_ns(now_ns)
+            heard.confirmed_ns = heard.arrived_ns
         self._heard_ns = now_ns
         if not hears_us or peer not in self._connected:
             self._doubtful.add(peer)
 
     def drained(self, now_ns: int) -> None:
-        """All that had arrived by now was taken in."""
+        """The socket is empty: every update that had arrived by now was received."""
         self._drained_ns = now_ns
 
     def arrived_ns(self, now_ns: int) -> int:
-        """The earliest time at which what is taken in now may have arrived."""
+        """The earliest time at which an update that is received now may have arrived."""
         return now_ns if self._drained_ns is None else min(now_ns, self._drained_ns)
 
     def fresh(self, peer: str, now_ns: int) -> bool:
-        """Whether we hear it."""
+        """Whether this limiter hears the peer."""
         heard_ns = self._peers[peer].heard_ns
         return heard_ns is not None and now_ns - heard_ns <= self.timeouts.fresh_ns
 
     def both_ways(self, peer: str, now_ns: int) -> bool:
-        """Whether we hear it, and it says the same of us."""
+        """Whether this limiter hears the peer, and the peer's newest update is a confirmation."""
         return not self._peers[peer].denies and self.fresh(peer, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """Peers with which updates flow both ways, as far as is known under loss."""
+        """The connected peers."""
         connected = self._connected
         if now_ns == self._looked_ns and not self._doubtful:
             return connected
@@ -292,12 +294,12 @@ class Membership(ABC):
         return self._connected
 
     def leaving(self, now_ns: int) -> Set[str]:
-        """Peers that are connected no longer, and whose demand counts all the same."""
+        """The peers that are connected no longer, but whose demand still counts."""
         self.connected(now_ns)
         return self._leaving.keys()
 
     def _note_change(self, changed: bool, now_ns: int) -> None:
-        """Tell of a change, after a look at who is connected."""
+        """Announce a change, if there is one, after an update of `connected`."""
         if changed:
             self._changed_ns = now_ns
         lasting_ns = max(self.timeouts.fresh_ns, self.rise_ns + self.interval_ns)
@@ -307,7 +309,7 @@ class Membership(ABC):
             self._change()
 
     def _those_connected(self, peers: Iterable[str], now_ns: int) -> frozenset[str]:
-        """Which of these are; notes when the first of them may be no longer."""
+        """The connected ones of these peers; sets the time at which the first of them leaves."""
         found = []
         for name in peers:
             confirmed_ns = self._peers[name].confirmed_ns
@@ -320,24 +322,24 @@ class Membership(ABC):
         return frozenset(found)
 
     def steady(self, now_ns: int) -> bool:
-        """Whether the same peers, and not none, have been connected for S, and for `rise_ns`.
+        """Whether the same peers, at least one, have been connected for S and for `rise_ns`.
 
-        Each of them has had its turn with us, so that a limit of which we heard nothing is one
-        where it has no traffic; and the shares of all count.
+        Then each of them has had its turn with us: if no update of a limit came from a peer, the
+        peer has no demand for it. And the shares of all of them count.
         """
         self.connected(now_ns)
         return self._steady
 
     def heard_ns(self, peer: str) -> int | None:
-        """When a peer was heard last."""
+        """The time at which a peer's newest update was read, ns; None: there was none."""
         return self._peers[peer].heard_ns
 
     def connected_ns(self, peer: str) -> int:
-        """Since when a connected peer has been connected, whether it was looked at or not, ns."""
+        """The time since which a connected peer has been connected, ns."""
         return self._peers[peer].connected_ns
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Time since any peer was heard, ns; None: none was."""
+        """The time since the newest update of any peer, ns; None: there was none."""
         return None if self._heard_ns is None else now_ns - self._heard_ns
 
     def heartbeats(self, peer: str) -> LinkStats:

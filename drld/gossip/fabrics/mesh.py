@@ -1,34 +1,34 @@
-"""The broadcast mesh: every limiter tells every other its own value in each round.
+"""The broadcast mesh: every limiter sends its own value to every other limiter in each round.
 
 Paper, section 3.1: "the simplest form of communication fabric is a broadcast mesh. While fast and
 robust, a full mesh is also extremely bandwidth-intensive (requiring O(N2) update messages per
 estimate interval)".
 
-Theory of operation. Each limiter keeps the newest value of each origin, and their sum is the remote
-demand. Loss and reordering only make a value older, never wrong: the next update replaces it. A
-value that was not repeated for T counts zero (`fabrics.membership`): a limiter without demand stops
-to send zeros after `QUIET_ROUNDS`, and one with demand repeats its value in each round.
+Theory of operation. Each limiter keeps the newest value of each peer. Their sum is the remote
+demand. Loss and reordering make a value older, never wrong: the next update replaces it. A limiter
+with demand repeats its value in each round, and one without demand stops sending zeros after
+`QUIET_ROUNDS`. A value that was not repeated for T counts zero (`fabrics.membership`).
 
-Torn fleets. In a fleet where all are connected to all, all know the same sum. Where some links are
-cut, two limiters may have a claim on the same static share s_j and not know of each other: in a
-chain a - b - c both a and c have a claim on s_b. But b knows of both. So a limiter tells its peer
-the *rest*: what it believes all limiters but that peer to want. With w_i the value of i and r_ji
-the rest that j told i, the part of the limit L that i may use is
+Torn fleets. If all limiters are connected, all know the same sum. Otherwise two limiters may have a
+claim on the same static share s_j without knowing of each other: in a chain a - b - c, both a and c
+have a claim on s_b. But b knows both. So a limiter sends its peer the *rest*: the demand that it
+believes all limiters but that peer to have. With w_i the value of i and r_ji the rest that j sent
+to i, the local limit of i is
 
     l_i = L * sum over connected j, and i itself, of s_j * w_i / (w_i + r_ji)
 
-Each share is divided among the limiters that have a claim on it, in proportion to their demand, and
-all l_i sum to L, whatever is cut (proof: docs/conservative-rule.md). An allocator knows of one
-remote demand, so it is told the one that comes to the same: (w_i + r_ji) is replaced by its
-harmonic mean, weighted with the shares.
+So each share is divided among the limiters with a claim on it, in proportion to their demand. All
+l_i sum to the limit L, whatever is cut (proof: docs/conservative-rule.md). An allocator takes one
+remote demand. It gets the one with the same effect: the harmonic mean of the (w_i + r_ji), weighted
+with the shares, less w_i.
 
-The rest that a peer tells counts when its share does (`Membership.rise_ns`); until then the peer
-may not know of all demand. The rest is one interval older than the receiver's own sum. So where
-both are *whole*, connected to all peers, it is not told, and the own sum counts. As long as any
-limiter is not whole, those without demand speak too if others have some.
+A peer's rest counts when its share does (`Membership.rise_ns`). Until then the peer may not know
+all demand. A rest is one interval older than the receiver's own sum. So if sender and receiver are
+*whole*, connected to all peers, no rest is sent, and the own sum counts. While any limiter is not
+whole, limiters without demand also send updates if others have demand.
 
-Invariant: without loss and delay, and among those that are whole, remote is exactly the sum of the
-others' values as rounded to float32, one interval old at most.
+Invariant: without loss and delay, among whole limiters, the remote demand is exactly the sum of the
+others' values, rounded to float32 and at most one interval old.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from drld.model import HEARTBEAT, GlobalView, Quantity
 
 
 class MeshMembership(Membership):
-    """The peers of a limiter in a mesh, and those that are not connected to all of theirs."""
+    """The peers of a limiter in a mesh, and which of them are not whole."""
 
     def _begin(self) -> None:
         super()._begin()
         self.torn: set[str] = set()
-        """Peers that were heard and are not whole."""
+        """Peers whose newest update says that they are not whole."""
 
     def set_peers(self, peers: Collection[str]) -> None:
         """See `Membership`."""
@@ -71,7 +71,7 @@ class MeshMembership(Membership):
             self._note_change(True, now_ns)
 
     def steady(self, now_ns: int) -> bool:
-        """See `Membership`; and all are whole, as a limiter that is not concerns all."""
+        """See `Membership`; and every peer is whole, because one that is not concerns them all."""
         return super().steady(now_ns) and not self.torn
 
     def heartbeat(self, peer: str, now_ns: int) -> MeshUpdate:
@@ -87,24 +87,25 @@ class MeshMembership(Membership):
         )
 
     def whole(self, now_ns: int) -> bool:
-        """Whether all peers are connected."""
+        """Whether this limiter is connected to all peers."""
         return len(self.connected(now_ns)) == len(self.peers)
 
 
 @dataclass(slots=True)
 class _Origin(Link):
-    """A peer, the newest value it told, and the rest that it told."""
+    """A peer, with its newest value and rest."""
 
     value: float = 0.0
     value_ns: int = 0
+    """When the value was received."""
     rest: float | None = None
-    """What it believes all but this limiter to want; None: the own sum counts."""
+    """The rest that the peer sent; None: this limiter's own sum counts."""
     connected_ns: int | None = None
-    """Since when it is connected."""
+    """The time since which the peer is connected."""
 
 
 class Mesh(Fabric[_Origin]):
-    """Every limiter to every limiter."""
+    """The mesh, for one limit."""
 
     kind = MESH.kind
     memberships = MeshMembership
@@ -119,11 +120,11 @@ class Mesh(Fabric[_Origin]):
     def _begin(self) -> None:
         self._quiescence = Quiescence()
         self._own = 0.0
-        """What was told last."""
+        """The value that this limiter sent last."""
 
     @property
     def news_ns(self) -> int:
-        """See `Fabric.news_ns`: a round, a path as long, and a look into the socket."""
+        """See `Fabric.news_ns`: a round, a path of up to a round, and a round until it is read."""
         return 3 * self.membership.interval_ns
 
     @property
@@ -134,7 +135,7 @@ class Mesh(Fabric[_Origin]):
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> list[tuple[str, MeshUpdate]]:
-        """Tell all targets the own value."""
+        """See `Fabric.publish`: all targets get the own value."""
         membership = self.membership
         whole = membership.whole(now_ns)
         torn = not whole or bool(membership.torn)
@@ -145,7 +146,7 @@ class Mesh(Fabric[_Origin]):
             return []
         values = {peer: link.value for peer, link in self._counted(now_ns)} if torn else {}
         total = self._own + sum(values.values())
-        told = []
+        updates = []
         for peer in targets:
             hears = membership.fresh(peer, now_ns)
             rest = None
@@ -161,11 +162,11 @@ class Mesh(Fabric[_Origin]):
                 whole=whole,
                 rest=rest,
             )
-            told.append((peer, update))
-        return told
+            updates.append((peer, update))
+        return updates
 
     def receive(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
-        """Keep the value if it is the newest of its origin."""
+        """See `Fabric.receive`: the newest value of its sender replaces the one before."""
         if update.quantity is not self.quantity:
             self._reject(peer, update, now_ns)
             return
@@ -178,16 +179,13 @@ class Mesh(Fabric[_Origin]):
             self._quiescence.others_want |= update.value > 0
 
     def on_session(self, peer: str) -> None:
-        """See `Fabric.on_session`; a peer that has just begun does not know of the others."""
+        """See `Fabric.on_session`; a peer that has just started does not know the demand."""
         super().on_session(peer)
         if (link := self._links.get(peer)) is not None:
             link.connected_ns = None
 
     def view(self, now_ns: int) -> GlobalView:
-        """What the others want, as far as it concerns this limiter.
-
-        Its age is that of the oldest value in it.
-        """
+        """See `Fabric.view`; its age is that of the oldest value in it."""
         connected = self._connected(now_ns)
         remote = 0.0
         age_ns: int | None = None
@@ -204,7 +202,7 @@ class Mesh(Fabric[_Origin]):
                     link.sequences.use()
             elif (
                 link.rest is not None
-                # A peer that has come to be whole may have fallen silent about the limit before.
+                # A peer may have stopped sending for the limit before it became whole.
                 and (not whole or peer in membership.torn)
                 and now_ns - max(link.connected_ns, membership.connected_ns(peer))
                 >= membership.rise_ns
@@ -224,11 +222,11 @@ class Mesh(Fabric[_Origin]):
         return GlobalView(remote, connected, age_ns, claims=claims)
 
     def told(self, now_ns: int) -> dict[str, tuple[float, int]]:
-        """See `Fabric.told`: each peer told its own value."""
+        """See `Fabric.told`: each peer's own value."""
         return {peer: (link.value, 1) for peer, link in self._counted(now_ns)}
 
     def _counted(self, now_ns: int) -> Iterator[tuple[str, _Origin]]:
-        """Those whose values count."""
+        """The peers whose values count."""
         connected = self._connected(now_ns)
         leaving = self.membership.leaving(now_ns)
         oldest_ns = now_ns - self.membership.timeouts.silence_ns
@@ -241,10 +239,10 @@ class Mesh(Fabric[_Origin]):
                 yield peer, link
 
     def _effective(self, remote: float, claims: Sequence[tuple[float, float]]) -> float:
-        """The remote demand that gives the same part of the limit as those of all shares."""
+        """The remote demand that gives the same local limit as the rests of all shares."""
         own = self._own
         if not own:
             return max(remote, *(rest for _, rest in claims))
-        # The connected peers have no order, and `fsum` needs none.
+        # The result of `fsum` does not depend on the order of the connected peers.
         parts = fsum(part / (own + rest) for part, rest in claims)
         return fsum(part for part, _ in claims) / parts - own if parts else remote

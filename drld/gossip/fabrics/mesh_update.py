@@ -1,4 +1,4 @@
-"""What a limiter tells a peer of a limit in a mesh, and how it is written."""
+"""The update of a mesh, and its codec."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from drld.record import record
 
 @record(frozen=True, slots=True)
 class MeshUpdate(Update):
-    """An update in a mesh; its value is what the sender wants, not negative."""
+    """An update in a mesh. Its value is the sender's own, at least 0."""
 
     whole: bool
     """Whether the sender is connected to all its peers."""
     rest: float | None
-    """What the sender believes all limiters but the receiver to want, in the unit of the value;
-    None: the receiver is to count its own sum."""
+    """The rest: the sum that the sender believes of all limiters but the receiver, in the unit of
+    the value. None: the receiver uses its own sum."""
 
 
 class _MeshCodec(UpdateCodec[MeshUpdate]):
@@ -36,14 +36,14 @@ class _MeshCodec(UpdateCodec[MeshUpdate]):
         rest: float = fields["rest"]
         told = fields["rest_told"] == 1
         if not (told or (rest == 0 and math.copysign(1, rest) > 0)):
-            raise WireError("reserved", "a rest that is not told is 0")
+            raise WireError("reserved", "must be 0 if the update has no rest")
         return MeshUpdate(*common, whole=fields["whole"] == 1, rest=rest if told else None)
 
     def problem(self, update: MeshUpdate) -> tuple[str, str] | None:
         if update.value < 0:
-            return "value", f"{update.value} is negative"
+            return "value", f"must not be negative (got {update.value})"
         if update.rest is not None and not 0 <= update.rest <= MAX_VALUE:
-            return "rest", f"{update.rest} is not from 0 to {MAX_VALUE:g}"
+            return "rest", f"must be from 0 to {MAX_VALUE:g} (got {update.rest})"
         return None
 
 

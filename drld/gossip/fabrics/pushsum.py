@@ -1,55 +1,56 @@
 """Push-sum gossip: the paper's fabric, with a constant cost for each limiter.
 
-Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke; `fabrics.pushsum_pair` has the
-arithmetic of the (value, weight) pair, this file who gets how much of it, and when all start anew.
+Paper, sections 3.1, 4.2 and 5.6, after Kempe, Dobra and Gehrke. `fabrics.pushsum_pair` has the
+arithmetic of the (value, weight) pair. This file decides how much of it a peer gets, and when all
+limiters restart from their own demand.
 
-Theory of operation. Once an interval a limiter adds the change of its demand to its value, splits
-its pair into equal shares, keeps one and sends one to each of the round's `branching` targets. Each
-link is used once a cycle (`fabrics.membership`), which bounds the time to compensate a loss and
-to notice a death. The number of limiters that scales the mean is that of the connected ones, of
-those whose demand still counts, and this one.
+Theory of operation. Once an interval, a limiter adds the change of its demand to its value. It
+splits its pair into equal shares, keeps one, and sends one to each of the round's `branching`
+targets. Each link is used once a cycle (`fabrics.membership`). That bounds the time to compensate a
+loss and to notice a death. The remote demand is the mean, value / weight, times the number of
+limiters (this one, the connected ones, and those whose demand still counts), less the own demand.
 
-Shares of mass. Only a peer that we hear and that hears us gets a full share: mass sent to a dead
-one is lost. A peer that we hear but that denies hearing us gets a token; one that we do not hear
-gets zero.
+Mass. Value and weight are *mass*; mass sent to a dead peer is lost. So only a peer that hears us,
+and that we hear, gets a full share. A peer that we hear, but that denies hearing us, gets a token.
+A peer that we do not hear gets zero.
 
-Loss (section 4.2, quoted in `wire.sequence`). After a gap of n the newest pair counts n + 1 times,
-`MAX_COPIES` at most (longer outages lose tokens, not shares). If the peer's pair is the first of an
-epoch, half of the gap is taken for lost in that epoch. This keeps the ratio right, for what is lost
-and what replaces it have nearly the same one; but not the sum of the weights W. A share is missing
-for a cycle until it is compensated, and compensated with one that is not quite its equal, so W
-strays, and every later change of demand counts N / W times. Only a new epoch puts that right.
+Loss (section 4.2, quoted in `wire.sequence`). After a gap of n updates, the newest pair counts
+n + 1 times, `MAX_COPIES` at most (longer outages lose tokens, not shares). If the pair is the
+peer's first of an epoch, half of the gap counts as lost in that epoch. This keeps the ratio right,
+because the lost pairs and the newest one have nearly the same ratio. It does not keep the sum of
+the weights, W: a share is missing for a cycle, and its replacement is not quite equal. Every later
+change of demand then counts N / W times. Only a new epoch corrects that.
 
-Epochs. In a new epoch every limiter begins anew: value = own demand, weight = 1; pairs of an older
-one are discarded, a newer one (serial arithmetic on 4 bits) is adopted at once. While the new
-ratio converges (`settling_intervals`) the last estimate of the old one is held. A limiter begins
-one
+Epochs. In a new epoch every limiter restarts: value = own demand, weight = 1. Pairs of an older
+epoch are discarded. A newer epoch (serial arithmetic on 4 bits) is adopted at once. Until the new
+ratio has settled (`settling_intervals`), the last estimate of the old epoch holds. A limiter begins
+an epoch
 
-- when the pool holds mass of no limiter any more, or has lost some: a peer that gave or got mass in
-  this epoch counts no more or was removed, or one has restarted;
-- when it has itself counted `EPOCH_LOSSES` lost updates in this one (see above);
-- when the present one is `EPOCH_INTERVALS` old, so that whatever has gone wrong (a restart that did
-  not show, say) is put right in bounded time;
-- when its pair has become too large or too small to be sent.
+- when mass is in the pool without its limiter, or was lost: a peer that exchanged mass in this
+  epoch no longer counts, was removed, or has restarted;
+- when it has itself counted `EPOCH_LOSSES` lost updates in this epoch (see above);
+- when the present epoch is `EPOCH_INTERVALS` old, so that any other error (such as a restart that
+  did not show) ends in bounded time;
+- when its pair is too large or too small for the wire.
 
-A peer that joins needs no epoch: it adopts the current one and brings its own demand and weight.
+A peer that joins needs no epoch: it adopts the current one, and adds its own demand and weight.
 
-No storm of epochs: a limiter begins none before its present one is two settling times old (but for
-the last reason). Only limiters that exchanged mass with a dead one in the present epoch react to
-its death, so that the first one's epoch cures all. Limiters that begin one before they hear of the
-first give it the same number. A limiter that has heard no peer (at the start, or isolated) begins
-none: it joins the first epoch that it hears of, and believes no peer until that has settled.
+No storm of epochs. A limiter begins no epoch before its present one is two settling times old,
+except for the last reason. Only limiters that exchanged mass with a dead limiter react to its
+death, and the first epoch after it is enough for all. Limiters that begin an epoch at the same time
+give it the same number. A limiter that has heard no peer (at the start, or isolated) begins none.
+It joins the first epoch that it hears of, and believes no peer until that has settled.
 
-Quiescence. After `QUIET_ROUNDS` in which the own demand and the believed one were zero a limiter
-sends no more. Where all are quiescent all know the total: it is zero. So the first demand after
-that begins an epoch of zeros, which has settled already for each limiter that adopts it while it is
-quiescent itself. The membership must have been steady, or there may be a peer that has not had its
-turn with us. A quiescent limiter that gets a pair of an older epoch answers, so that its sender
-learns of the newer one.
+Quiescence. A limiter stops sending after `QUIET_ROUNDS` in which its own demand and the believed
+demand were zero. If all limiters are quiescent, all know the total: zero. So the first demand after
+that begins an epoch of zeros. It has settled already for each limiter that is quiescent when it
+adopts the epoch. The membership must have been steady, or a peer may not have had its turn with us.
+A quiescent limiter that receives a pair of an older epoch answers, so that the sender learns of the
+newer epoch.
 
-Invariants, without loss and within one epoch: the sum over limiters and packets in flight of the
-values is the sum of the demands, of the weights N, to within the rounding of doubles; an idle fleet
-is exactly zero.
+Invariants, without loss and within one epoch: summed over limiters and packets in flight, the
+values are the sum of the demands, and the weights are N, to within the rounding of doubles. An idle
+fleet believes exactly zero.
 """
 
 from __future__ import annotations
@@ -68,15 +69,16 @@ from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
 MAX_COPIES = 8.0
-"""How often a pair may count at most, the losses before it included."""
+"""How often a pair counts at most, with the lost pairs before it."""
 EPOCH_LOSSES = 2
 """Lost updates that a limiter counts before it begins a new epoch."""
 EPOCH_INTERVALS = 1200
-"""Oldest age of an epoch: a minute, at 50 ms."""
+"""The age at which an epoch ends: a minute, with intervals of 50 ms."""
 
 
 def newer(epoch: int, reference: int) -> bool:
-    """Whether an epoch is newer than another; of two half the circle apart, the larger one is."""
+    """Whether an epoch is newer than the reference. Of two that are half the circle apart, the
+    larger number is the newer one."""
     ahead = (epoch - reference) % EPOCH_MODULUS
     half = EPOCH_MODULUS // 2
     return 0 < ahead < half or (ahead == half and epoch > reference)
@@ -85,10 +87,10 @@ def newer(epoch: int, reference: int) -> bool:
 def settling_intervals(members: int, branching: float) -> int:
     """Intervals until the ratios of a new epoch agree to about one per cent of the total.
 
-    The mean square of their deviations falls by branching + 1 in each interval: 2 log(N) to the
-    base of branching + 1 brings it from that of one limiter with all the demand (N) to 1 / N, and
-    three intervals more let the epoch and the last pairs arrive. Where not all peers are connected
-    so many less of the targets of a round get a share.
+    The mean square of their deviations falls by the factor branching + 1 in each interval. At first
+    it is at most N, if one limiter has all demand. After 2 log(N) / log(branching + 1) intervals it
+    is 1 / N. Three more let the epoch and the last pairs arrive. If only some peers are connected,
+    `branching` is the mean number of targets that get a share.
     """
     return 3 + math.ceil(2 * math.log(members) / math.log(branching + 1))
 
@@ -99,7 +101,7 @@ class PushsumMembership(Membership):
     def _begin(self) -> None:
         super()._begin()
         self.aware: dict[int, PushSum] = {}
-        """By limit, those that have looked around since the last change of the peers."""
+        """By limit, the fabrics that do not know yet of the next change of the peers."""
 
     def _change(self) -> None:
         super()._change()
@@ -108,7 +110,7 @@ class PushsumMembership(Membership):
         self.aware.clear()
 
     def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:
-        """See `Membership`; it carries no mass, and is of no epoch."""
+        """See `Membership`; a heartbeat carries no mass, and its epoch has no meaning."""
         return PushsumUpdate(
             limit_id=HEARTBEAT,
             sequence=self._heartbeat_link(peer).sequences.take(),
@@ -122,14 +124,16 @@ class PushsumMembership(Membership):
 
 @dataclass(slots=True)
 class _Peer(Link):
-    """A peer and the newest of our epochs in which it gave mass, and in which it got some."""
+    """A peer, and the newest of our epochs (`PushSum._generation`) in which mass passed."""
 
     generation: int = -1
+    """When the peer last sent us mass."""
     given: int = -1
+    """When the peer last got mass from us."""
 
 
 class PushSum(Fabric[_Peer]):
-    """`branching` random limiters each interval."""
+    """Push-sum, for one limit."""
 
     kind = PUSHSUM.kind
     memberships = PushsumMembership
@@ -140,38 +144,38 @@ class PushSum(Fabric[_Peer]):
     def _begin(self) -> None:
         self.mass = Mass()
         self.epoch = 0
-        """As on the wire."""
+        """The number of the epoch on the wire."""
         self._generation = 0
-        """Counts our epochs, as their numbers on the wire come round again."""
+        """The number of epochs that this limiter has been in; those on the wire repeat."""
         self._epoch_ns: int | None = None
-        """When ours began, or when we joined it; None before."""
+        """When this limiter began or joined the epoch; None before the first."""
         self._anchored = False
-        """Whether the epoch is one that others know of."""
+        """Whether other limiters are in this epoch."""
         self._tainted = False
-        """Whether there is mass of a removed peer or of an earlier life in the pool."""
+        """Whether mass is in the pool of a removed peer or of an earlier life of a peer."""
         self._lost = 0
         """Updates lost in this epoch."""
         self._held: tuple[float, int] | None = None
-        """The last settled estimate and its time."""
+        """The last settled estimate of the remote demand, and its time, ns."""
         self._zeros = QUIET_ROUNDS
-        """Rounds in which the own demand and the believed one were zero."""
+        """Rounds in a row in which the own demand and the believed one were zero."""
         self.membership.aware[self.limit_id] = self
         self._peers_changed = False
-        """Whether the peers have changed since the last look around."""
+        """Whether the connected peers have changed since `_look_around`."""
         self._reached = len(self.membership.peers)
-        """Peers that were connected then."""
+        """The number of peers that were connected then."""
 
     @property
     def news_ns(self) -> int:
-        """See `Fabric.news_ns`: mass has spread to about one per cent, and no further.
+        """See `Fabric.news_ns`: the time in which mass spreads to about one per cent.
 
-        That is a settling time without the two intervals in which a new epoch reaches everyone.
+        That is a settling time without the two intervals in which a new epoch reaches all.
         """
         return self._settling_ns - 2 * self.membership.interval_ns
 
     @property
     def detection_ns(self) -> int:
-        """See `Fabric`: an epoch may have to wait for two settling times, and then settles."""
+        """See `Fabric`: a new epoch may wait for two settling times, and then must settle."""
         return self.membership.detection_ns + 3 * self._settling(1)
 
     @property
@@ -182,7 +186,7 @@ class PushSum(Fabric[_Peer]):
     def publish(
         self, value: float, targets: Sequence[str], now_ns: int
     ) -> list[tuple[str, PushsumUpdate]]:
-        """Split the mass among this limiter and the targets.
+        """See `Fabric.publish`: split the mass among this limiter and the targets.
 
         Raises:
             ValueError: the value is negative, not finite, or beyond what the wire carries.
@@ -215,7 +219,7 @@ class PushSum(Fabric[_Peer]):
         ]
 
     def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
-        """Take in a peer's share, as often as its losses say."""
+        """See `Fabric.receive`: add a peer's share, several times after a loss."""
         if update.quantity is not self.quantity:
             self._reject(peer, update, now_ns)
             return
@@ -242,16 +246,16 @@ class PushSum(Fabric[_Peer]):
             self._zeros = 0
 
     def on_session(self, peer: str) -> None:
-        """See `Fabric.on_session`; the mass of the old life belongs to no limiter now."""
+        """See `Fabric.on_session`; the mass of the peer's last life belongs to no limiter now."""
         super().on_session(peer)
         link = self._links.get(peer)
         self._tainted |= link is not None and self._generation in (link.generation, link.given)
 
     def view(self, now_ns: int) -> GlobalView:
-        """The mean times the connected limiters, less one's own.
+        """See `Fabric.view`: the mean times the number of limiters, less the own demand.
 
-        Its age is the time since any peer was heard, or since the held estimate was made. While
-        nothing is known no peer is connected.
+        Its age is the time since any peer was heard, or the age of the held estimate. Without any
+        estimate, the view has no connected peer.
         """
         self._look_around(now_ns)
         connected = self._connected(now_ns)
@@ -267,7 +271,7 @@ class PushSum(Fabric[_Peer]):
         return GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
     def set_peers(self) -> None:
-        """See `Fabric.set_peers`; the mass of those that leave leaves with the next epoch."""
+        """See `Fabric.set_peers`; the mass of removed peers leaves with the next epoch."""
         self._tainted |= any(
             self._generation in (link.generation, link.given) and peer not in self.membership.peers
             for peer, link in self._links.items()
@@ -275,7 +279,7 @@ class PushSum(Fabric[_Peer]):
         super().set_peers()
 
     def on_peer_change(self) -> None:
-        """Other peers are connected than at the last look around."""
+        """The connected peers have changed since `_look_around`."""
         self._peers_changed = True
 
     @property
@@ -295,7 +299,7 @@ class PushSum(Fabric[_Peer]):
         )
 
     def _look_around(self, now_ns: int) -> None:
-        """Find out whether a peer that exchanged mass is gone, or all are."""
+        """After a change, find out whether a peer that exchanged mass is gone, or all peers are."""
         connected = self._connected(now_ns)
         if not self._peers_changed:
             return
@@ -313,7 +317,7 @@ class PushSum(Fabric[_Peer]):
         )
 
     def _anchor(self, epoch: int, now_ns: int) -> None:
-        """Join the epoch of the first one heard; nothing is known until it has settled."""
+        """Join the epoch of the first peer that is heard; without an estimate until it settles."""
         self._anchored = True
         if epoch != self.epoch:
             self._begin_epoch(epoch, now_ns)
@@ -333,7 +337,7 @@ class PushSum(Fabric[_Peer]):
         return due and age_ns >= 2 * self._settling_ns
 
     def _members(self, now_ns: int) -> int:
-        """The number of limiters whose demand counts."""
+        """The number of limiters whose demand counts, this one included."""
         gone = self.membership.leaving(now_ns)
         return len(self._connected(now_ns)) + len(gone - self._strangers) + 1
 
@@ -349,7 +353,7 @@ class PushSum(Fabric[_Peer]):
         self.mass.restart()
 
     def _beginning_ns(self, now_ns: int) -> int:
-        """An epoch that begins in silence is one of zeros, and they have always been settled."""
+        """When an epoch that begins now counts as begun: one of zeros has settled already."""
         return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
 
     def _silence(self, now_ns: int) -> bool:
@@ -361,7 +365,7 @@ class PushSum(Fabric[_Peer]):
         return self._settling(self._reached)
 
     def _settling(self, connected: int) -> int:
-        """Time until an epoch has settled, if so many peers are connected."""
+        """The time until an epoch settles if `connected` peers are connected, ns."""
         membership = self.membership
         peers = len(membership.peers)
         branching = membership.branching * max(1, connected) / max(1, peers)

@@ -7,23 +7,23 @@ weights, and mixing brings every value / weight to sum(values) / sum(weights): t
 mean times the number of limiters is the global demand.
 
 A change of the own demand is added to the value, so that the sum of the values follows the demand.
-Just then it makes nonsense of the ratio: it belongs to the whole fleet, but the one limiter reads
-it N-fold until it has spread. Two numbers undo that for the limiter's own changes:
+At first it distorts the ratio: the change belongs to the whole fleet, but the limiter reads it N
+times until it has spread. Two numbers correct this for the limiter's own changes:
 
-- `unmixed`, the part of the value that own changes brought in and that has stayed here since. It
-  shrinks with every split as the pair does; and a pair that comes in, of weight r while w was kept,
-  is what became of 1 / (N - 1) of it elsewhere, so that r / (w (N - 1)) of it counts as mixed.
-- `unreflected`, the part of the own demand that (value - unmixed) / weight cannot know of yet. It
-  does not shrink with a split, but is diluted by what comes in.
+- `unmixed` is the part of the value that own changes added and that is still here. It shrinks with
+  every split, as the pair does. A received pair of weight r, while w was kept, is what became of
+  1 / (N - 1) of it elsewhere. So r / (w (N - 1)) of `unmixed` then counts as mixed.
+- `unreflected` is the part of the own demand that is not yet in (value - unmixed) / weight. It does
+  not shrink with a split, but received pairs dilute it.
 
     remote = N (value - unmixed) / weight - (own - unreflected)
 
-With two limiters and no delay this is exact one interval after a change; with fifty it keeps a
-limiter from taking a tenth of its own demand for five times that in the rest of the fleet.
+With two limiters and no delay, this is exact one interval after a change. Without it, a limiter of
+fifty would read a tenth of its own demand as a remote demand of five times its own.
 
-Invariants. What a split takes out is what the float32 pairs on the wire carry, to the last bit (a
-double minus a float32 share of it is exact), so mass is conserved but for the rounding of sums of
-doubles. The weight stays above zero, as a split keeps a part. All zero stays exactly zero.
+Invariants. A split takes out exactly the float32 pairs that the wire carries (a double minus a
+float32 share of it is exact). So mass is conserved, but for the rounding of sums of doubles. The
+weight stays above zero, because a split keeps a part. Zero stays exactly zero.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 
 TOKEN = 2.0**-20
-"""Fraction of the pair that shows goodwill to a peer and costs nothing if it is lost."""
+"""The fraction of the pair in a token, which costs nothing if it is lost."""
 RESOLUTION = 2.0**-10
-"""Bytes/s, or flows: a remote demand below it is rounding, and zero."""
+"""In bytes/s or flows: a remote demand below this is rounding, and counts as zero."""
 MIN_WEIGHT = 2.0**-64
+"""The least weight of a pair: far above the least float32, 2**-126. Below it a new epoch begins."""
 
 
 class Pair(NamedTuple):
@@ -61,12 +62,12 @@ class Mass:
         self.restart()
 
     def restart(self) -> None:
-        """Forget what came from others."""
+        """Begin an epoch: forget the mass that came from other limiters."""
         self.value = self._unmixed = self._unreflected = self.own
         self.weight = self._kept_weight = 1.0
 
     def change_own(self, own: float) -> None:
-        """Take in a change of the own demand."""
+        """Add the change of the own demand, whose new value is `own`."""
         change = own - self.own
         self.own = own
         self.value += change
@@ -74,7 +75,7 @@ class Mass:
         self._unreflected += change
 
     def split(self, shares: int, tokens: int) -> tuple[Pair, Pair]:
-        """Take out so many equal shares, as large as the one that stays, and so many tokens.
+        """Take out `shares` shares, as large as the one that stays, and `tokens` tokens.
 
         Returns one share and one token, as the wire carries them.
         """
@@ -88,7 +89,7 @@ class Mass:
         return share, token
 
     def add(self, pair: Pair, peers: int) -> None:
-        """Take in what one of so many peers sent."""
+        """Add a pair from one of `peers` peers."""
         unmixed = max(0.0, 1 - pair.weight / (self._kept_weight * peers))
         self._unmixed *= unmixed
         self._unreflected *= unmixed * self.weight / (self.weight + pair.weight)
@@ -96,14 +97,14 @@ class Mass:
         self.weight += pair.weight
 
     def remote(self, members: int) -> float:
-        """The demand of the others of so many limiters, not below zero."""
+        """The demand of the others, if there are `members` limiters; at least 0."""
         total = members * (self.value - self._unmixed) / self.weight
         remote = total - (self.own - self._unreflected)
         return remote if remote >= RESOLUTION else 0.0
 
     @property
     def sound(self) -> bool:
-        """Whether the pair is within what the wire carries."""
+        """Whether the pair is within the bounds of the wire."""
         return abs(self.value) <= MAX_VALUE and MIN_WEIGHT <= self.weight <= MAX_WEIGHT
 
     def _rounded(self, fraction: float) -> Pair:

@@ -1,4 +1,4 @@
-"""What a limiter tells a peer of a limit in push-sum, and how it is written."""
+"""The update of push-sum, and its codec."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from drld.model import HEARTBEAT, Quantity, Update
 from drld.record import record
 
 EPOCH_MODULUS = 16
+"""Epochs on the wire are numbers below this one, in serial arithmetic."""
 MAX_WEIGHT = 2.0**20
-"""In units of the weight one limiter begins with: beyond the weight of any fleet."""
+"""Beyond the weight of any fleet. A limiter begins with a weight of 1."""
 
 
 @record(frozen=True, slots=True)
 class PushsumUpdate(Update):
-    """An update in push-sum; its value is a part of the sender's, and may be negative."""
+    """An update in push-sum. Its value is a part of the sender's value, and may be negative."""
 
     epoch: int
-    """Of the pair: 0 to 15, in serial arithmetic."""
+    """The epoch of value and weight, below `EPOCH_MODULUS`."""
     weight: float
-    """Part of the sender's weight. A heartbeat has none, nor does an update to a peer that the
-    sender does not hear."""
+    """A part of the sender's weight; 0 in a heartbeat, and to a peer that the sender does not
+    hear."""
 
 
 class _PushsumCodec(UpdateCodec[PushsumUpdate]):
@@ -38,10 +39,11 @@ class _PushsumCodec(UpdateCodec[PushsumUpdate]):
 
     def problem(self, update: PushsumUpdate) -> tuple[str, str] | None:
         if not 0 <= update.weight <= MAX_WEIGHT:
-            return "weight", f"{update.weight} is not from 0 to {MAX_WEIGHT:g}"
+            return "weight", f"must be from 0 to {MAX_WEIGHT:g} (got {update.weight})"
         carries = update.hears and update.limit_id != HEARTBEAT
         if carries != (update.weight > 0):
-            return "weight", f"{update.weight} is 0, or of a heartbeat, or to a peer not heard"
+            expected = "above 0" if carries else "0 in a heartbeat, or without `hears`"
+            return "weight", f"must be {expected} (got {update.weight})"
         return None
 
 

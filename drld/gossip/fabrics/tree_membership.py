@@ -1,48 +1,48 @@
 """The membership of a tree: a limiter's parent, its children, and the number of limiters.
 
-Theory of operation. A limiter has one parent, chosen by itself among the peers of lower rank
-(`fabrics.tree_ranks`), and as children those that say that it is their parent. It tells them, and
-hardly anybody else, something in each round. An update says what the receiver is to its sender
-(`Role`), and how many limiters are counted in it:
+Theory of operation. A limiter chooses one *parent* among the peers of lower rank
+(`fabrics.tree_ranks`). Its *children* are the peers that say that it is their parent. In each round
+it sends updates to its parent and children, and to few other peers. An update says what the
+receiver is to the sender (`Role`), and how many limiters it counts:
 
-    to the parent   this limiter and all below it
-    to a child      all but those below that child
+    to the parent   the sender and all limiters below it
+    to a child      all limiters but those below that child
 
-so that each limiter knows how many there are without a record of each. A sender that does not hear
-the receiver says so, and nothing else in the update counts.
+So a limiter knows the number of limiters without a record of each. If the sender does not hear the
+receiver, the update says so, and its other fields do not count. An update with the role `CHILD`
+confirms a parent; one with the role `PARENT` confirms a child.
 
-Being told that one is a child confirms a parent, being told that one is the parent confirms a
-child. In intervals since the last time, with h the number of bits of N:
+State of a neighbour, by the time since its last confirmation, in intervals. h is the number of bits
+of N.
 
-    11        SILENT: the limiters behind it are counted no more
+    11        SILENT: the number of limiters behind it no longer counts
     12        LOST: a child takes another parent
-    26 + 2 h  what they want is counted no more
+    26 + 2 h  the demand behind it no longer counts
 
-The number of limiters decides which part of the limit is in force, what they want how it is
-divided; so the first goes first (docs/conservative-rule.md). It falls when it has been lower for
-6 + h intervals, for the orphans of a dead limiter have found another parent by then, and counts
-when it has been higher for 8 + 2 h (`Membership.rise_ns`): the news of how much there is to share
-may not overtake that of who shares it. 11 updates in a row are lost twice in 10^8 at 20 % loss,
-four times in 10^5 at 40 %. The demand of an orphan counts twice for a while, once through its lost
-parent and once through the new one: the limit is not exceeded, and not all of it is used.
+The number of limiters decides which part of the limit is in force, and the demand how it is
+divided. So the number goes first (docs/conservative-rule.md). It falls when it has been lower for
+6 + h intervals, because the orphans of a dead limiter have other parents by then. A higher number
+counts after 8 + 2 h intervals (`Membership.rise_ns`): every limiter must know the demand before any
+limiter uses the shares. At 20 % loss, 11 updates in a row are lost twice in 10^8; at 40 %, four
+times in 10^5.
 
-Looking for a parent. The best candidate is asked in each round while it is not the parent. When it
-comes back, its former children rejoin it once it knows at least as many limiters as their parent
-does: a limiter that has just returned may have no parent itself. A limiter that does not hear its
-parent also asks the second and the next `branching` candidates. A limiter answers in its next round
-if it is asked, if it is the parent of one that does not hear it, or if it is taken for a child
-while all is steady. A candidate that is heard, and hears, becomes the parent. The old one is told
-for 1 + h rounds more what a parent is told, as the new one has to tell it on; then that it is the
-parent no more.
+Parents. A limiter asks its best candidate in each round until that is its parent. When a parent
+comes back, its former children rejoin it only once it knows at least as many limiters as their
+current parent: it may have no parent itself. A limiter that does not hear its parent also asks the
+second candidate, and the next `branching` ones. A limiter answers in its next round if a peer asks
+it, if a child does not hear it, or if a peer takes it for a child by mistake. A candidate that
+hears this limiter, and is heard, becomes the parent. A parent that was left for a better one still
+gets a parent's updates for 1 + h rounds, until the new parent has passed them on. Then it is told
+that it is the parent no longer.
 
-Start. For 4 intervals after it has met its first peers a limiter says that it hears none, and
-listens: its children of before a restart go on, and it must not report a sum without theirs.
+Start. For 4 intervals after its first sessions a limiter says that it hears no peer, and listens.
+Its children from before a restart continue; it must not report a sum without theirs.
 
-Partition. The lowest rank of a part cannot find a parent, and becomes its root; parts become one
+Partition. The lowest rank of a part finds no parent and becomes the root of the part. Parts join
 when it hears a lower rank again.
 
-Invariants: a limiter's parent has a lower rank and its children have higher ones. So sums go round
-in no circle, whatever limiters believe. Each limiter is counted at most once by its parent.
+Invariants: a limiter's parent has a lower rank, and its children have higher ranks. So no sum goes
+round in a circle, whatever limiters believe. A parent counts each limiter at most once.
 """
 
 from __future__ import annotations
@@ -58,27 +58,28 @@ from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity
 
 SILENT = 11
-"""Intervals without being confirmed for which the limiters behind a neighbour are counted."""
+"""Intervals without a confirmation after which the limiters behind a neighbour do not count."""
 LOST = 12
-"""Intervals without being confirmed after which another parent is taken."""
+"""Intervals without a confirmation after which a limiter takes another parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of limiters that a neighbour counted, and when it said so."""
+    """The number of limiters that a neighbour counted."""
 
     members: int
-    said_ns: int
+    arrived_ns: int
+    """The earliest time at which the update with this number may have arrived."""
 
 
 class TreeMembership(Membership):
-    """What a limiter knows of its place in the tree."""
+    """The peers of a limiter in a tree, and its place there."""
 
     def __init__(
         self, name: str, peers: Collection[str], fanout: int | None, interval_ns: int
     ) -> None:
-        """A limiter's parent is preferred by about `fanout` limiters."""
-        self._preferring = fanout
+        """About `fanout` limiters prefer this one as their parent."""
+        self._fanout_wanted = fanout
         self._silent_ns = SILENT * interval_ns
         self._lost_ns = LOST * interval_ns
         super().__init__(name, peers, None, interval_ns)
@@ -87,44 +88,46 @@ class TreeMembership(Membership):
         super()._begin()
         self.parent: str | None = None
         self._children: dict[str, Count] = {}
+        """The children, and how many limiters each counts below itself, itself included."""
         self._rest: Count | None = None
-        """All that are not below this limiter."""
-        self._known_at_home = 0
-        """How many limiters the best candidate knows of."""
+        """The limiters that are not below this one, as the parent counts them."""
+        self._best_knows = 0
+        """How many limiters the best candidate counts."""
         self._confirmed_until_ns = 0
-        """When to look for another parent, if this one confirms nothing more."""
-        self._former: dict[str, int] = {}
-        """Former parents, and when they became that."""
-        self._lost: dict[str, int] = {}
-        """Lost parents, and until when what they were told counts elsewhere."""
-        self._asked: list[str] = []
-        """Who is to be answered in the next round."""
-        self._sought: list[str] = []
-        """Who is asked in this round."""
+        """When the parent is lost, if it confirms nothing more."""
+        self._former_parents: dict[str, int] = {}
+        """Parents that were left for better ones, and when, ns."""
+        self._lost_parents: dict[str, int] = {}
+        """Lost parents, and until when other limiters may count what each was told, ns."""
+        self._to_answer: list[str] = []
+        """The peers to answer in the next round."""
+        self._to_ask: list[str] = []
+        """The candidates that are asked in this round."""
         self._next_candidate = 0
         self._seeking = False
+        """Whether the parent is missing, or not heard."""
         self._bridge = MemberBridge(self.bridged_ns, self.interval_ns)
         self._dead: set[str] = set()
-        """Whom it would be in vain to ask, by the verdict of probes."""
-        self._began_ns: int | None = None
+        """The peers that the probes found dead, or that have left."""
+        self._listening_since_ns: int | None = None
         self._looked_ns = -1
         self._heard_since = False
+        """Whether an update has come since the last look."""
 
-    def _size_up(self, peers: Collection[str]) -> None:
-        super()._size_up(peers)
+    def _set_sizes(self, peers: Collection[str]) -> None:
+        super()._set_sizes(peers)
         interval_ns = self.interval_ns
-        self.branching = max(1, min(self._preferring or len(peers), len(peers)))
+        self.branching = max(1, min(self._fanout_wanted or len(peers), len(peers)))
         height = (len(peers) + 1).bit_length()
         self.rise_ns = (8 + 2 * height) * interval_ns
         self.counted_ns = (26 + 2 * height) * interval_ns
-        """How long what a neighbour said counts."""
+        """The time after its last confirmation for which the demand behind a neighbour counts."""
         self.bridged_ns = (6 + height) * interval_ns
-        """How long a number of limiters must have been lower until it falls: by then orphans have
-        found another parent."""
-        self.told_twice_ns = (1 + height) * interval_ns
-        """How long a new parent may not know of all, and the old one is told as well."""
+        """The time for which a number of limiters must have been lower until it falls."""
+        self.overlap_ns = (1 + height) * interval_ns
+        """The time for which a former parent still gets a parent's updates."""
         self._candidates = candidates(self.name, self.peers, self.branching)
-        self._everybody = frozenset(self.peers)
+        self._all_peers = frozenset(self.peers)
 
     @property
     def forgotten_ns(self) -> int:
@@ -138,44 +141,45 @@ class TreeMembership(Membership):
 
     def set_peers(self, peers: Collection[str]) -> None:
         """See `Membership`."""
-        home = self.home
+        best = self._best_candidate
         super().set_peers(peers)
         if self.parent not in self._peers:
             self.parent = self._rest = None
-        if self.home != home:
-            self._known_at_home = 0
+        if self._best_candidate != best:
+            self._best_knows = 0
         self._bridge = self._bridge.over(self.bridged_ns)
-        self._dead &= self._peers.keys()
-        self._asked = [peer for peer in self._asked if peer in self._peers]
-        self._sought = [peer for peer in self._sought if peer in self._peers]
-        self._children = {k: v for k, v in self._children.items() if k in self._peers}
-        self._former = {k: v for k, v in self._former.items() if k in self._peers}
-        self._lost = {k: v for k, v in self._lost.items() if k in self._peers}
+        known = self._peers
+        self._dead &= known.keys()
+        self._to_answer = [peer for peer in self._to_answer if peer in known]
+        self._to_ask = [peer for peer in self._to_ask if peer in known]
+        self._children = {k: v for k, v in self._children.items() if k in known}
+        self._former_parents = {k: v for k, v in self._former_parents.items() if k in known}
+        self._lost_parents = {k: v for k, v in self._lost_parents.items() if k in known}
 
     def neighbours(self) -> list[str]:
         """See `Membership`: the children, and the parents that count this limiter."""
         own = [] if self.parent is None else [self.parent]
-        return list(dict.fromkeys([*self._children, *self._former, *own]))
+        return list(dict.fromkeys([*self._children, *self._former_parents, *own]))
 
     def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
-        """Parent, children, peers that have asked, and possible parents; each once."""
-        self._sought = list(self._candidates[:1])
+        """The parent, children, peers that have asked, and possible parents; each once."""
+        self._to_ask = list(self._candidates[:1])
         living: Sequence[str] = self._candidates
         if self._seeking and self._dead:
             living = [peer for peer in living if peer not in self._dead] or living
         if self._seeking and living:
-            self._sought += living[:2]
+            self._to_ask += living[:2]
             for _ in range(self.branching):
                 self._next_candidate = (self._next_candidate + 1) % len(living)
-                self._sought.append(living[self._next_candidate])
-        told = [*self._children, *self._former, *self._sought, *self._asked]
+                self._to_ask.append(living[self._next_candidate])
+        targets = [*self._children, *self._former_parents, *self._to_ask, *self._to_answer]
         if self.parent is not None:
-            told.append(self.parent)
-        self._asked = []
-        return list(dict.fromkeys(told))
+            targets.append(self.parent)
+        self._to_answer = []
+        return list(dict.fromkeys(targets))
 
     def declare(self, peer: str, gone: bool) -> None:
-        """See `Membership`."""
+        """See `Membership`: an orphan does not ask a peer that is gone."""
         (self._dead.add if gone else self._dead.discard)(peer)
 
     def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
@@ -184,28 +188,28 @@ class TreeMembership(Membership):
         self._heard_since = True
         role = update.role
         if role is Role.CANDIDATE or (role is Role.PARENT and not update.hears):
-            self._asked.append(peer)
+            self._to_answer.append(peer)
         if role in (Role.NONE, Role.CHILD):
             self._children.pop(peer, None)
         if not update.hears:
             return
-        said_ns = self.arrived_ns(now_ns)
-        count = Count(min(update.members, len(self.peers)), said_ns)
+        arrived_ns = self.arrived_ns(now_ns)
+        count = Count(min(update.members, len(self.peers)), arrived_ns)
         if role is Role.CHILD and peer == self.parent:
             self._rest = count
-            self._confirmed_until_ns = said_ns + self._lost_ns
-        if role is not Role.CHILD and peer == self.home:
-            self._known_at_home = count.members
+            self._confirmed_until_ns = arrived_ns + self._lost_ns
+        if role is not Role.CHILD and peer == self._best_candidate:
+            self._best_knows = count.members
         if role is Role.PARENT and rank(peer) > rank(self.name):
             self._children[peer] = count
-        strange = peer not in {self.parent, *self._former, *self._lost}
-        if role is Role.CHILD and strange and self._steady:
-            # Tell the peer that it is not the parent: an update that said so was forged.
-            self._asked.append(peer)
+        no_parent = peer not in {self.parent, *self._former_parents, *self._lost_parents}
+        if role is Role.CHILD and no_parent and self._steady:
+            # The peer takes this limiter for a child, because of a forged update. Correct it.
+            self._to_answer.append(peer)
 
     @property
-    def home(self) -> str:
-        """The best candidate, or nothing."""
+    def _best_candidate(self) -> str:
+        """The peer that this limiter prefers as its parent; empty if it is the lowest rank."""
         return self._candidates[0] if self._candidates else ""
 
     def heartbeat(self, peer: str, now_ns: int) -> TreeUpdate:
@@ -235,32 +239,45 @@ class TreeMembership(Membership):
             return Role.PARENT
         if peer in self._children:
             return Role.CHILD
-        since_ns = self._former.get(peer)
-        if since_ns is not None and now_ns - since_ns <= self.told_twice_ns:
+        left_ns = self._former_parents.get(peer)
+        if left_ns is not None and now_ns - left_ns <= self.overlap_ns:
             return Role.PARENT
-        return Role.CANDIDATE if peer in self._sought else Role.NONE
+        return Role.CANDIDATE if peer in self._to_ask else Role.NONE
 
     def on_session(self, peer: str, now_ns: int) -> Collection[int]:
-        """See `Membership`; a peer that is met while this limiter listens said nothing before."""
+        """See `Membership`. Each session during the start makes this limiter listen longer."""
         if self._listening(now_ns):
-            self._began_ns = now_ns
+            self._listening_since_ns = now_ns
         return super().on_session(peer, now_ns)
 
     def parents(self, now_ns: int) -> list[str]:
-        """The peers that are told what a parent is told."""
-        former = self.former(now_ns)
+        """The peers that get a parent's updates."""
+        former = self.former_parents(now_ns)
         return former if self.parent is None else [self.parent, *former]
 
-    def former(self, now_ns: int) -> list[str]:
-        """Former parents that are told the same for a while."""
-        return [peer for peer in self._former if self.role(peer, now_ns) is Role.PARENT]
+    def former_parents(self, now_ns: int) -> list[str]:
+        """The former parents that still get a parent's updates."""
+        return [peer for peer in self._former_parents if self.role(peer, now_ns) is Role.PARENT]
 
     def hears(self, peer: str, now_ns: int) -> bool:
-        """Whether to tell a peer that this limiter hears it."""
+        """Whether updates to a peer say that this limiter hears it."""
         return not self._listening(now_ns) and self.fresh(peer, now_ns)
 
     def _listening(self, now_ns: int) -> bool:
-        return self._began_ns is None or now_ns - self._began_ns < self.timeouts.fresh_ns
+        since_ns = self._listening_since_ns
+        return since_ns is None or now_ns - since_ns < self.timeouts.fresh_ns
+
+    def fresh(self, peer: str, now_ns: int) -> bool:
+        """See `Membership`; an update that a frozen daemon finds in its socket counts as old.
+
+        Its sender may have died since. If that were heard, an orphan would take its lost parent
+        again, for two times `LOST`.
+        """
+        heard = self._peers[peer]
+        if heard.heard_ns is None or heard.arrived_ns is None:
+            return False
+        heard_ns = min(heard.heard_ns, heard.arrived_ns + self.interval_ns)
+        return now_ns - heard_ns <= self.timeouts.fresh_ns
 
     @property
     def children(self) -> Collection[str]:
@@ -268,21 +285,21 @@ class TreeMembership(Membership):
         return self._children.keys()
 
     def child_members(self, child: str, now_ns: int) -> int:
-        """How many are below a child, itself included; none, if it is silent."""
+        """How many limiters are below a child, itself included; 0 if it is silent."""
         count = self._children[child]
-        return 0 if self.silent(count.said_ns, now_ns) else count.members
+        return 0 if self.silent(count.arrived_ns, now_ns) else count.members
 
     def rest_members(self, now_ns: int) -> int:
-        """How many are not below this limiter, as far as its parent knows."""
+        """How many limiters are not below this one, as its parent counts; 0 if that is silent."""
         rest = self._rest
-        return 0 if rest is None or self.silent(rest.said_ns, now_ns) else rest.members
+        return 0 if rest is None or self.silent(rest.arrived_ns, now_ns) else rest.members
 
-    def silent(self, said_ns: int, now_ns: int) -> bool:
-        """Whether the limiters of a neighbour that spoke then are counted no more."""
-        return now_ns - said_ns > self._silent_ns
+    def silent(self, arrived_ns: int, now_ns: int) -> bool:
+        """Whether a neighbour's limiters do not count, if its last confirmation came then."""
+        return now_ns - arrived_ns > self._silent_ns
 
     def _below(self, now_ns: int) -> int:
-        """How many are below this limiter, itself included."""
+        """How many limiters are below this one, itself included."""
         return 1 + sum(self.child_members(child, now_ns) for child in self._children)
 
     def _members(self, now_ns: int) -> int:
@@ -290,16 +307,16 @@ class TreeMembership(Membership):
         return min(self._below(now_ns) + self.rest_members(now_ns), len(self.peers) + 1)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """All peers, or where some are missing those that this limiter hears of itself.
+        """All peers; or if some are missing, the connected ones that are neighbours.
 
-        `unnamed` says how many more are connected in that case.
+        In that case `unnamed` is the number of the other connected peers.
         """
         if now_ns == self._looked_ns and not self._heard_since:
             return self._connected
         self._look(now_ns)
         members = self._bridge.update(now_ns, self._members(now_ns), self._members)
         connected, unnamed = self.named(members - 1, now_ns)
-        # Equal sets of thousands of names take long to compare, and mostly they are the same one.
+        # To compare equal sets of thousands of names takes long. Mostly it is the same set.
         same = connected is self._connected or connected == self._connected
         changed = not same or unnamed != self.unnamed
         if changed:
@@ -309,58 +326,59 @@ class TreeMembership(Membership):
         return self._connected
 
     def steady(self, now_ns: int) -> bool:
-        """See `Membership`; and nobody has fallen silent."""
+        """See `Membership`; and the number of limiters is not about to fall."""
         return super().steady(now_ns) and self._bridge.settled
 
     def named(
         self, others: int, now_ns: int, without: Set[str] = frozenset()
     ) -> tuple[frozenset[str], int]:
-        """The names of so many connected peers, as far as known here, and how many more."""
+        """The names of `others` connected peers, as far as known here, and how many more.
+
+        `without` are neighbours that do not count.
+        """
         if others >= len(self.peers):
-            return self._everybody, 0
-        family = [child for child in self._children if self.child_members(child, now_ns)]
+            return self._all_peers, 0
+        neighbours = [child for child in self._children if self.child_members(child, now_ns)]
         if self.parent is not None and self.rest_members(now_ns):
-            family.append(self.parent)
-        named = frozenset([peer for peer in sorted(family) if peer not in without][:others])
+            neighbours.append(self.parent)
+        named = frozenset([peer for peer in sorted(neighbours) if peer not in without][:others])
         return named, others - len(named)
 
     def _look(self, now_ns: int) -> None:
-        """Forget the peers that are gone, and attach to the right parent."""
+        """Forget neighbours that are gone, and attach to the right parent."""
         self._looked_ns = now_ns
         self._heard_since = False
-        if self._began_ns is None:
-            self._began_ns = now_ns
-            # The best candidate first.
+        if self._listening_since_ns is None:
+            self._listening_since_ns = now_ns
+            # The best candidate has so long to answer, before any other is taken.
             self._confirmed_until_ns = now_ns + self._lost_ns
         oldest_ns = now_ns - self.counted_ns
-        for child in [name for name, it in self._children.items() if it.said_ns < oldest_ns]:
-            del self._children[child]
-        oldest_ns = now_ns - self.told_twice_ns - self._lost_ns
-        for former in [name for name, since_ns in self._former.items() if since_ns < oldest_ns]:
-            del self._former[former]
-        for lost in [name for name, until_ns in self._lost.items() if until_ns < now_ns]:
-            del self._lost[lost]
-        content = now_ns <= self._confirmed_until_ns
-        sought = self._candidates
-        if content:
-            knows_all = self._known_at_home >= self.rest_members(now_ns)
-            sought = sought[: 1 if knows_all else 0]
-        ready = next((peer for peer in sought if self.both_ways(peer, now_ns)), None)
-        if ready is not None and (ready != self.parent or not content):
-            self._attach(ready, content, now_ns)
-        self._seeking = not (
-            content if self.parent is None else self.both_ways(self.parent, now_ns)
-        )
+        self._children = {k: v for k, v in self._children.items() if v.arrived_ns >= oldest_ns}
+        # A former parent is told for LOST intervals more that it is the parent no longer.
+        oldest_ns = now_ns - self.overlap_ns - self._lost_ns
+        self._former_parents = {k: v for k, v in self._former_parents.items() if v >= oldest_ns}
+        self._lost_parents = {k: v for k, v in self._lost_parents.items() if v >= now_ns}
+        attached = now_ns <= self._confirmed_until_ns
+        eligible = self._candidates
+        if attached:
+            worthy = self._best_knows >= self.rest_members(now_ns)
+            eligible = eligible[: 1 if worthy else 0]
+        ready = next((peer for peer in eligible if self.both_ways(peer, now_ns)), None)
+        if ready is not None and (ready != self.parent or not attached):
+            self._attach(ready, attached, now_ns)
+        parent = self.parent
+        self._seeking = not (attached if parent is None else self.both_ways(parent, now_ns))
 
-    def _attach(self, parent: str, content: bool, now_ns: int) -> None:
+    def _attach(self, parent: str, attached: bool, now_ns: int) -> None:
+        """Take a parent. The one before was left for it if `attached`; else it was lost."""
         old = self.parent
         if old is not None and old != parent:
-            if content:
-                self._former[old] = now_ns
+            if attached:
+                self._former_parents[old] = now_ns
             else:
-                self._lost[old] = now_ns + self.counted_ns
-        self._lost.pop(parent, None)
-        self._former.pop(parent, None)
+                self._lost_parents[old] = now_ns + self.counted_ns
+        self._lost_parents.pop(parent, None)
+        self._former_parents.pop(parent, None)
         self.parent = parent
-        # It has to hear of it first.
+        # The new parent must first learn of it, so it gets twice the time to confirm.
         self._confirmed_until_ns = now_ns + 2 * self._lost_ns

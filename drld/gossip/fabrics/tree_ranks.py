@@ -1,19 +1,18 @@
-"""Who of a fleet may report to whom, in a tree of sums: roles, ranks and preferences.
+"""Ranks in a tree of sums: which limiters may be the parent of a limiter, and which it prefers.
 
-Theory of operation. Every name has a rank, a hash of it, the same for all limiters whatever they
-know of the fleet. A limiter reports to one of lower rank, its parent, and never to another; so no
-choice of parents, by limiters that disagree about who is there as well, can make a loop, and the
-lowest rank there is has nobody to report to: the root.
+Theory of operation. A limiter's rank is a hash of its name, and so the same for all limiters,
+whatever they know of the fleet. A limiter's parent always has a lower rank. So no choice of parents
+makes a loop, even if limiters disagree about the fleet. The lowest rank is the root.
 
-Which of the lower ranks: those whose rank is between 1/2k and 1/k of the limiter's own come first,
-where k = branching - 1, and 2 at least. Of n limiters between ranks x and 2x one of rank y is in
-the band of those between k y and 2 k y, so that a limiter is preferred by 2 k ln 2 others on
-average if its rank is below 1/2k, and fewer above: the tree is about log(N) / log(1.4 k) deep and
-no limiter has many children. Within the band, and after it among the others, the order is that of a
-hash of both names (rendezvous hashing, Thaler and Ravishankar 1998): it is another one for each
-limiter, and who joins or leaves changes the parents of a few.
+Preference. Let k = branching - 1, and at least 2. A limiter of rank x prefers the *band* of ranks
+from x / 2k to x / k. A limiter of rank y is in the band of the ranks from k y to 2 k y. So
+2 k ln 2 limiters prefer it on average if its rank is below 1 / 2k of all ranks, and fewer above.
+The tree is about log(N) / log(1.4 k) deep, and no limiter has many children. Within the band, and
+then among the others, a hash of both names gives the order (rendezvous hashing, Thaler and
+Ravishankar 1998). Each limiter has another order, and a limiter that joins or leaves changes the
+parents of few.
 
-Invariants: the order of ranks is total; `candidates` are exactly the peers of lower rank; a peer
+Invariants: the order of ranks is total. `candidates` are exactly the peers of lower rank. A peer
 that joins or leaves does not change the order of the others.
 """
 
@@ -28,29 +27,29 @@ _BITS = 64
 
 
 class Role(enum.IntEnum):
-    """What the receiver of an update is to its sender, and its number on the wire."""
+    """The receiver of an update as its sender sees it; the values are those on the wire."""
 
     NONE = 0
     PARENT = 1
     CHILD = 2
     CANDIDATE = 3
-    """It may become the parent, and is asked whether it is there."""
+    """The receiver may become the parent. The sender asks it for an answer."""
 
 
 @lru_cache(maxsize=1 << 16)
 def rank(name: str) -> tuple[int, str]:
-    """Where a limiter stands: a number from 0 to 2**64 - 1, and its name if two are alike."""
+    """A limiter's rank: a number from 0 to 2**64 - 1, and its name in case two are equal."""
     return int.from_bytes(_hasher(name.encode()).digest(), "big"), name
 
 
 def band(name: str, branching: int) -> tuple[int, int]:
-    """The ranks that a limiter prefers: from the first to below the second."""
+    """The ranks that a limiter prefers: from the first number to below the second."""
     most = rank(name)[0] // max(2, branching - 1)
     return most // 2, most
 
 
 def candidates(name: str, peers: Iterable[str], branching: int) -> tuple[str, ...]:
-    """The peers that a limiter may report to, the one it had best report to first."""
+    """The peers that may be a limiter's parent, the preferred ones first."""
     least, most = band(name, branching)
     place = affinity(name)
 
@@ -62,7 +61,7 @@ def candidates(name: str, peers: Iterable[str], branching: int) -> tuple[str, ..
 
 
 def affinity(name: str) -> Callable[[str], bytes]:
-    """The hash of both names, by that of a peer: a limiter prefers the least one in its band."""
+    """A function of a peer's name: the hash of both names, of which a limiter prefers the least."""
     own = _hasher(f"{name}\0".encode())
 
     def place(peer: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a limiter tells a peer of a limit in a tree, and how it is written."""
+"""The update of a tree, and its codec."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from drld.model import Quantity, Update
 from drld.record import record
 
 MAX_MEMBERS = 1 << 20
-"""Limiters: beyond any fleet."""
+"""The largest number of limiters in an update: beyond any fleet."""
 
 
 @record(frozen=True, slots=True)
 class TreeUpdate(Update):
-    """An update in a tree; its value is a sum of what limiters want, not negative."""
+    """An update in a tree. Its value is a sum of limiters' values, at least 0."""
 
     role: Role
-    """What the receiver is to the sender."""
+    """The receiver, as the sender sees it."""
     members: int
-    """How many limiters the sum is of; 0 if the sender does not hear the receiver."""
+    """The number of limiters in the sum; 0 if the sender does not hear the receiver."""
 
 
 class _TreeCodec(UpdateCodec[TreeUpdate]):
@@ -37,9 +37,10 @@ class _TreeCodec(UpdateCodec[TreeUpdate]):
 
     def problem(self, update: TreeUpdate) -> tuple[str, str] | None:
         if update.value < 0:
-            return "value", f"{update.value} is negative"
+            return "value", f"must not be negative (got {update.value})"
         if not update.hears <= update.members <= update.hears * MAX_MEMBERS:
-            return "members", f"{update.members} is not from 1 to {MAX_MEMBERS}, or 0 if unheard"
+            expected = f"from 1 to {MAX_MEMBERS}" if update.hears else "0 without `hears`"
+            return "members", f"must be {expected} (got {update.members})"
         return None
 
 

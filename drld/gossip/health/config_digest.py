@@ -1,22 +1,22 @@
 """Digests of a limiter's configuration: which peers have other limits, and which limits differ.
 
-Theory of operation. Whoever owns a limit registers its settings that the fleet must share, as
+Theory of operation. A plane registers those settings of a limit that the fleet must share, as
 canonical bytes (`canonical`) under the limit's id. A limit's hash is that of its id and these
-bytes. The settings of the fabric have a hash too, under the id that no limit has. The digest of a
-set of limits is the exclusive or of their hashes. Every
-probe and acknowledgement carries the digest of the limits that the low bits of its sequence number
-select, usually all limits. Two limiters disagree if their digests of all limits differ. Ordered by
-their ids read backwards, the limits of a selector stand side by side. A digest is therefore the
-difference of two prefix sums, whatever is asked for.
+bytes. The settings of the fabric have a hash, too, under the id that no limit has. The digest of a
+set of limits is the exclusive or of their hashes. The low bits of the sequence number of a probe or
+acknowledgement select limits, usually all of them, and the message carries their digest. Two
+limiters disagree if their digests of all limits differ. Limits are ordered by their ids read
+backwards. The limits of a selector are then neighbours, and their digest is the difference of two
+prefix sums.
 
-The limits that differ are found by bisection, with further probes that select the limits whose id
-ends in certain bits. The digest of a set and of one half of it give that of the other half, so a
-limit is found by 16 questions in a row. A limit that was only inferred is asked for itself before
-it is named, because the peer may have changed its limits between two answers. Up to `MAX_FOUND`
-limits are searched for, of one peer at a time, and again when the peer's digest changes.
+Bisection finds the limits that differ, with further probes that select the limits whose id ends in
+certain bits. The digests of a set and of one half of it give that of the other half. So 16
+questions in a row find a limit. A limit that was only inferred is asked for itself before it is
+named, because the peer may have changed its limits between two answers. The search is for up to
+`MAX_FOUND` limits, of one peer at a time, and begins again when the peer's digest changes.
 
-The hash is a convenience and no defence against deliberate collisions: a limiter that wants to
-deceive may as well send the right digest.
+The hash is no defence against deliberate collisions: a limiter that wants to deceive can also send
+the right digest.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from drld.model import HEARTBEAT
 
 ID_BITS = 16
 SELECTOR_BITS = 21
-"""Of a sequence number."""
+"""The bits of a sequence number that hold the selector."""
 GOSSIP_ID = HEARTBEAT
-"""In the place of a limit's: the settings of the fabric."""
+"""The id of the settings of the fabric."""
 MAX_FOUND = 4
-"""Limits that are named."""
+"""The most limits that are named for a peer."""
 
 
 class Selector(NamedTuple):
     """The limits whose id ends in these bits."""
 
     bits: int = 0
-    """How many; 0 selects all."""
+    """The number of bits; 0 selects all limits."""
     ending: int = 0
 
     def pack(self) -> int:
-        """Its number, of `SELECTOR_BITS` bits; 0 selects all."""
+        """The selector as a number of `SELECTOR_BITS` bits; 0 selects all limits."""
         return self.bits << ID_BITS | self.ending
 
     @classmethod
     def of(cls, sequence: int) -> Selector:
-        """That of a sequence number; there are no more than 16 bits to select by."""
+        """The selector in a sequence number, of at most 16 bits."""
         bits = min(sequence >> ID_BITS & 31, ID_BITS)
         return cls(bits, sequence & ((1 << ID_BITS) - 1))
 
     def halves(self) -> tuple[Selector, Selector]:
-        """Two that select the same together."""
+        """Two selectors, each of one half of the selected limits."""
         bits = self.bits + 1
         return Selector(bits, self.ending), Selector(bits, self.ending | 1 << self.bits)
 
@@ -70,26 +70,25 @@ ALL = Selector()
 @dataclass(slots=True)
 class _Peer:
     digest: int
-    """Of all limits."""
+    """The peer's digest of all limits."""
     found: list[int]
+    """The ids of limits that differ."""
     waiting: list[tuple[Selector, int]]
-    """Sets in which there is a limit to find, and the peer's digest of each."""
+    """Sets with a limit to find, and the peer's digest of each."""
 
 
 class ConfigDigest:
     """The digests of this limiter's limits, and the peers whose limits differ."""
 
     def __init__(self, settings: Mapping[int, bytes], patience_ns: int) -> None:
-        """Compare these settings by id, canonical bytes each.
-
-        After `patience_ns` without an answer a question is asked again.
-        """
+        """`settings` are the canonical bytes by id. After `patience_ns` without an answer, a
+        question is repeated."""
         row = sorted((_backwards(id_), _hash(id_, form)) for id_, form in settings.items())
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}
         self._agreeing: set[str] = set()
-        """Peers whose last digest was this one."""
+        """The peers whose last digest was this limiter's."""
         self._patience_ns = patience_ns
         self._asked_ns: int | None = None
 
@@ -103,7 +102,7 @@ class ConfigDigest:
         return sums[bisect_left(places, first)] ^ sums[bisect_left(places, after)]
 
     def compare(self, peer: str, selector: Selector, digest: int) -> None:
-        """A peer has told its digest."""
+        """Compare a digest that a peer has sent."""
         if selector != ALL:
             self._learn(peer, selector, digest)
             return
@@ -118,20 +117,20 @@ class ConfigDigest:
             self._asked_ns = None
 
     def question(self, now_ns: int) -> tuple[str, Selector] | None:
-        """The next peer to ask, and for which digest."""
+        """The next peer to ask, and the selector to ask for."""
         if self._asked_ns is not None and now_ns - self._asked_ns < self._patience_ns:
             return None
         for name, peer in self._peers.items():
             if peer.waiting and len(peer.found) < MAX_FOUND:
                 self._asked_ns = now_ns
-                # Who does not answer keeps nobody waiting.
+                # A peer that does not answer goes to the end, and delays no other.
                 self._peers[name] = self._peers.pop(name)
                 selector = peer.waiting[-1][0]
                 return name, selector if selector.bits == ID_BITS else selector.halves()[0]
         return None
 
     def agrees(self, peer: str) -> bool:
-        """Whether the last digest that the peer told is this one."""
+        """Whether the peer's last digest was this limiter's."""
         return peer in self._agreeing
 
     def disagreements(self) -> dict[str, list[int]]:
@@ -177,8 +176,7 @@ def canonical(version: int, settings: Mapping[str, object]) -> bytes:
     """The canonical bytes of settings: JSON, `[version, {key: value, ...}]` without spaces.
 
     Keys are sorted, and whole numbers have no fraction, as in RFC 8785. A setting that is None or
-    an empty table asks for nothing, and is left out. `version` is that of the registrant's keys
-    and their meaning.
+    an empty table is left out. `version` is that of the plane's keys and their meaning.
 
     Raises:
         TypeError: a value is neither a number, a text, a truth value nor a table of these.

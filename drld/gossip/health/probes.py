@@ -22,10 +22,10 @@ of them is answered, and sends it as a rumour.
 Last call. For R before it declares a peer dead, a limiter repeats its suspicion once a period.
 Limiters that have heard the refutation answer with it, so every limiter in contact hears it.
 
-Absent peers. A peer that is dead, has left, or was never heard of is probed once in
-`ABSENT_PERIODS`, so that both sides of a partition find each other again. It is not judged by that.
-If gossip comes from a dead peer, the peer is probed at once, at most once a period, and so hears
-the rumour that it must refute.
+Absent peers. An absent peer (`drld.gossip.health.probe_turns`) is probed once in `ABSENT_PERIODS`,
+so that both sides of a partition find each other again. Such a probe judges no peer. If gossip
+comes from a dead peer, the peer is probed at once, at most once a period. So it hears the rumour
+that it must refute.
 
 A limiter out of contact with its peers judges none of them (`drld.gossip.health.isolation`).
 
@@ -50,19 +50,20 @@ from drld.gossip.health.config_digest import ALL, SELECTOR_BITS, ConfigDigest, S
 from drld.gossip.health.isolation import Isolation
 from drld.gossip.health.peer_states import PeerStates
 from drld.gossip.health.probe_times import ProbeTimes
+from drld.gossip.health.probe_turns import ProbeTurns
 from drld.gossip.wire.control_codec import MAX_RUMOURS, Control, Kind, Rumour, State
 
 ABSENT_PERIODS = 5
+"""The periods from one probe of an absent peer to the next."""
 MAX_ERRANDS = 32
-"""Bound of the probes on behalf of peers begun in a period, and of those under way."""
+"""The most probes on behalf of peers that begin in a period, or are under way."""
 MAX_ANSWERS = 8
-"""Answers to one peer in a tick. A peer needs two or three; if more wait after a late tick, their
-answers come too late anyway."""
+"""The most answers to one peer in a tick. A peer needs two or three. If more wait after a late
+tick, their answers come too late anyway."""
 FAREWELLS = 10
-"""Peers that this limiter tells that it leaves; rumours tell the others."""
+"""The number of peers that get a farewell; rumours tell the others."""
 _MAX_COUNTER = (1 << 32) - 1
 _NUMBERS = 1 << (32 - SELECTOR_BITS)
-_PRESENT = (State.ALIVE, State.SUSPECT)
 
 
 @dataclass(slots=True)
@@ -72,9 +73,9 @@ class _Probe:
     peer: str
     sent_ns: int
     ask_ns: int
-    """When to ask helpers."""
+    """When to ask helpers, ns."""
     judge_ns: int
-    """When to give up."""
+    """When to stop waiting for an answer, ns."""
     counter: int
     """This limiter's counter on the probe."""
     judged: bool = True
@@ -111,17 +112,13 @@ class Probes:
         self._broadcasts = BroadcastQueue(times.transmissions)
         self._pending: dict[int, _Probe] = {}
         self._number = 0
-        self._present: list[str] = []
-        self._absent: list[str] = []
-        """Absent peers without a turn yet in this order; `_present`: present peers."""
-        self._missed: set[str] = set()
-        """Peers that were never heard of, and did not answer a probe."""
+        self._turns = ProbeTurns(self.peer_states)
         self._dead_but_heard: set[str] = set()
         """Peers with the state dead although gossip came from them."""
         self._probed_at_once: set[str] = set()
         """Peers that were probed for that reason in this period."""
         self._errands = 0
-        """Probes on behalf of peers in this period."""
+        """The number of probes on behalf of peers in this period."""
         self._periods = 0
         self._due_ns: int | None = None
         self._ticked_ns: int | None = None
@@ -132,31 +129,27 @@ class Probes:
         self._answers: Counter[str] = Counter()
         """Answers to each peer since the last tick."""
         self.set_peers(peers, times, config_digest)
-        # All have their turn in an order of this limiter's own.
-        self._present = []
 
     def set_peers(
         self, peers: Collection[str], times: ProbeTimes, config_digest: ConfigDigest
     ) -> None:
-        """Take over another configuration; keep the knowledge of the peers that stay."""
+        """Take over a changed configuration; keep the state of the peers that stay."""
         kept = set(peers) & set(self._peers)
+        added = set(peers) - kept
         self._peers = tuple(sorted(peers))
         self.times = self._isolation.times = times
         self.config_digest = config_digest
         self.awareness = min(self.awareness, times.patience)
         self.peer_states.set_peers(peers, times)
         if not kept:
-            # Nobody is left to hear from, and without peers no tick is late.
+            # No peer stays that could answer, and without peers no tick is late.
             self._isolation, self._ticked_ns = Isolation(times), None
         self._accuser = accuser(self.name, peers)
-        told_of = {subject(peer) for peer in kept} | {self._subject}
-        self._broadcasts.retain(told_of, times.transmissions)
-        new = [peer for peer in self._peers if peer not in kept]
-        if new:
+        subjects = {subject(peer) for peer in kept} | {self._subject}
+        self._broadcasts.retain(subjects, times.transmissions)
+        if added:
             self._broadcasts.add(self._myself())
-        self._present = new + [peer for peer in self._present if peer in kept]
-        self._absent = [peer for peer in self._absent if peer in kept]
-        self._missed &= kept
+        self._turns.set_peers(peers)
         self._dead_but_heard &= kept
         self._probed_at_once &= kept
         self._pending = {
@@ -171,9 +164,9 @@ class Probes:
         return self._isolation.isolated(now_ns)
 
     def meet(self, peer: str, life: int, now_ns: int) -> None:
-        """A handshake with a new life of a peer was completed, which is an answer of the peer."""
+        """A handshake with a new life of a peer is complete, which is an answer of the peer."""
         self._isolation.meet(now_ns)
-        self._missed.discard(peer)
+        self._turns.hear(peer)
         self._tell(self.peer_states.meet(peer, life, now_ns))
         # Earlier probes to the peer had no session, and were lost.
         for sequence, probe in self._pending.items():
@@ -183,7 +176,7 @@ class Probes:
     def receive(self, peer: str, message: Control, now_ns: int) -> None:
         """Receive a probe, an acknowledgement or a request; the next `tick` returns the answers."""
         self.peer_states.hear(peer, now_ns)
-        self._missed.discard(peer)
+        self._turns.hear(peer)
         for rumour in message.rumours:
             if rumour.subject == self._subject:
                 self._hear_of_myself(rumour)
@@ -240,7 +233,7 @@ class Probes:
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
             self._begin_period(now_ns, rng)
         question = self.config_digest.question(now_ns)
-        if question is not None and self._is_present(question[0]):
+        if question is not None and self._turns.is_present(question[0]):
             peer, selector = question
             self._send(peer, Kind.PROBE, self._take_number(selector), subject(peer))
         outbox, self._outbox = self._outbox, []
@@ -250,11 +243,12 @@ class Probes:
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:
         """Messages with their receivers, for a limiter that leaves and enforces no limit."""
         left = Rumour(self._subject, self.life, self.counter, State.LEFT)
-        present = [peer for peer in self._peers if self.peer_states.state(peer) in _PRESENT]
-        told = rng.sample(present, min(FAREWELLS, len(present)))
+        heard = (State.ALIVE, State.SUSPECT)
+        present = [peer for peer in self._peers if self.peer_states.state(peer) in heard]
+        receivers = rng.sample(present, min(FAREWELLS, len(present)))
         digest = self.config_digest.digest(ALL)
         # An acknowledgement of no probe: no peer answers it.
-        return [(peer, Control(Kind.ACK, 0, self._subject, digest, (left,))) for peer in told]
+        return [(peer, Control(Kind.ACK, 0, self._subject, digest, (left,))) for peer in receivers]
 
     def _notice_lateness(self, now_ns: int) -> None:
         last_ns, self._ticked_ns = self._ticked_ns, now_ns
@@ -282,28 +276,13 @@ class Probes:
         self._errands = 0
         for suspicion in self.peer_states.lasting(now_ns):
             self._broadcasts.remind(suspicion)
-        present = self._next(self._present, True, rng)
+        present = self._turns.next_present(rng)
         if present is not None:
             self._probe(present, now_ns, judged=True)
         if present is None or self._periods % ABSENT_PERIODS == 0:
-            absent = self._next(self._absent, False, rng)
+            absent = self._turns.next_absent(rng)
             if absent is not None:
                 self._probe(absent, now_ns, judged=False)
-
-    def _next(self, order: list[str], present: bool, rng: Random) -> str | None:
-        """The next of the present, or absent, peers in the order; None if there is none."""
-        for _ in range(2):
-            while order:
-                peer = order.pop()
-                if self._is_present(peer) is present:
-                    return peer
-            order += [peer for peer in self._peers if self._is_present(peer) is present]
-            rng.shuffle(order)
-        return None
-
-    def _is_present(self, peer: str) -> bool:
-        state = self.peer_states.state(peer)
-        return state in _PRESENT or (state is None and peer not in self._missed)
 
     def _probe(
         self, peer: str, now_ns: int, *, judged: bool, errand: tuple[str, int] | None = None
@@ -337,12 +316,12 @@ class Probes:
             self._send(helper, Kind.PROBE_REQUEST, sequence, subject(probe.peer))
 
     def _judge(self, probe: _Probe, now_ns: int) -> None:
-        """Give up a probe without an answer."""
+        """Judge a peer by a probe without an answer."""
         if not probe.judged:
             return
         self._doubt(len(probe.helpers) - len(probe.heard) if probe.helpers else 1)
         if self.peer_states.known(probe.peer) is None:
-            self._missed.add(probe.peer)
+            self._turns.miss(probe.peer)
         elif not self.isolated(now_ns):
             self._tell(self.peer_states.accuse(probe.peer, self._accuser, now_ns))
 
@@ -375,7 +354,7 @@ class Probes:
             self._probe(target, now_ns, judged=False, errand=(peer, message.sequence))
 
     def _hear_of_myself(self, rumour: Rumour) -> None:
-        """Refute a rumour that this life is not alive, or that this limiter's last life is over."""
+        """Refute a rumour that this limiter is suspected, dead or has left."""
         if rumour.state is State.ALIVE:
             return
         refuting = min(rumour.counter + 1, _MAX_COUNTER)

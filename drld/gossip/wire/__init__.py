@@ -1,1 +1,1 @@
-"""What crosses the network between limiters, as pure functions and state (docs/wire-format.md)."""
+"""The messages between limiters, as pure functions and state (docs/wire-format.md)."""

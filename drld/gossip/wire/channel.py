@@ -1,14 +1,13 @@
-"""One limiter's end of the way to one peer: turns messages into datagrams and back.
+"""A channel: one limiter's side of the exchange with one peer. It seals and opens datagrams.
 
 A channel holds a session (`drld.gossip.wire.session`). It seals and opens datagrams with the keys
 that follow from the session and the key ring. It does no I/O: the transport moves the bytes.
 
-Turns. A turn is one draining of the socket, which the owner counts. Turns bound what others can
-make a limiter send. In a turn a channel sends one greeting, however many datagrams did not fit. It
-answers `MAX_ANSWERS` HELLOs, each nonce once. A forger's messages do not use up the peer's answers,
-nor does a recorded HELLO that is repeated. A HELLO that has just proved itself is always answered.
-One proves itself in a turn, because no two lives of a peer are that short; a sender that can prove
-to be the peer could do so as fast as it is answered.
+Turns. The owner drains the socket once a turn. Turns bound the messages that others can make a
+limiter send. In a turn, a channel sends one greeting, however many datagrams it refused. It answers
+`MAX_ANSWERS` HELLOs, each nonce once. So neither forged messages nor a repeated recording use up
+the answers for the peer. A HELLO that proves a new life is always answered. At most one does so in
+a turn: no life of a peer is shorter, but a sender with the key could prove lives without end.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from drld.gossip.wire.sequence import MODULUS
 from drld.gossip.wire.session import Met, Session
 
 MAX_ANSWERS = 8
-"""To HELLOs of different nonces, in a turn. An honest peer needs one. An attacker that wants to use
-up all must have recorded as many lives of it."""
+"""Answers to HELLOs of different nonces in a turn. An honest peer needs one. To use up all of them,
+an attacker must have recorded as many lives of the peer."""
 
 
 class Opened(NamedTuple):
-    """What came of a datagram."""
+    """The content of an accepted datagram."""
 
     kind: int
     body: Any
-    """What the codec of the kind has read. Of a HELLO: `Met`, or None if it changed nothing."""
+    """The message that the codec has read. For a HELLO: `Met`, or None if it changed nothing."""
     answer: bytes | None
-    """A datagram for the peer."""
+    """A datagram to send to the peer."""
 
 
 class Channel:
-    """What goes to, and comes from, one peer."""
+    """Seals the messages to one peer, and opens those from it."""
 
     __slots__ = (
         "_answered",
@@ -64,19 +63,19 @@ class Channel:
         self._greeted = -1
         """The turn of the last greeting."""
         self._answered: tuple[int, set[int]] = -1, set()
-        """The turn of the last answer, and the nonces that have been answered in it."""
+        """The turn of the last answer to a HELLO, and the nonces that were answered in it."""
         self._met = -1
-        """The turn in which a life of the peer was met last."""
+        """The turn in which the last session began."""
         self._number = 0
-        """Of the next message of a numbered kind."""
+        """The number of the next message of a numbered kind."""
         self._window = ReplayWindow()
         self.set_ring(ring)
 
     def set_ring(self, ring: KeyRing) -> None:
-        """These are the keys from now on; the session stays."""
+        """Replace the keys; the session stays."""
         self._ring = ring
         self._taggers: dict[tuple[bytes, int, bool], Tagger] = {}
-        """By kind, key id, and whether they are for what is sent."""
+        """The tagger of each kind of tag, key id and direction (True: to the peer)."""
 
     def seal(self, kind: int, body: Any) -> bytes | None:
         """A datagram with a message of any kind but HELLO; None: there is no session.
@@ -95,7 +94,7 @@ class Channel:
         return self._seal(CONTROL, content)
 
     def greet(self, turn: int) -> bytes | None:
-        """A HELLO; None: there was one in this turn."""
+        """A HELLO for the peer; None: one was sent in this turn."""
         if turn == self._greeted:
             return None
         self._greeted = turn
@@ -104,24 +103,24 @@ class Channel:
     def open_untrusted(
         self, datagram: bytes, turn: int, refused: Mapping[int, str] = MappingProxyType({})
     ) -> Opened:
-        """Find out what a datagram from the peer's address says.
+        """Check and read a datagram that came from the peer's address.
 
-        `refused` are kinds that are not taken at present, and the reason of each. Of these only the
-        tag is read: the datagram may be of another session, and answered.
+        `refused` are kinds that the owner does not take at present, with the reason of each. Only
+        their tag is checked, because a datagram of another session may need an answer.
 
         Raises:
-            WireError: it is not the peer's, or not as it must be, and has no effect; but there may
-                be an `answer_refused`.
+            WireError: it is not from the peer, or malformed. It has no effect, but
+                `answer_refused` may have an answer.
         """
         codec, key_id = head_untrusted(datagram)
         self._ring.key(key_id)
         tags = HELLO if codec.kind == Kind.HELLO else CONTROL if codec.numbered else UPDATE
         size = self._tag_size(tags)
         codec.check_length_untrusted(len(datagram) - size)
-        # The tag comes before the content: a forgery is to cost as little as can be.
+        # The tag is checked before the content, so that a forgery costs little.
         self._tagger(tags, key_id, sends=False).check_untrusted(datagram)
         if codec.kind in refused:
-            raise WireError(refused[codec.kind], f"kind {codec.kind} is not taken at present")
+            raise WireError(refused[codec.kind], f"messages of kind {codec.kind} are refused now")
         content = datagram[:-size]
         body = codec.decode_untrusted(content)
         if isinstance(body, Hello):
@@ -132,7 +131,7 @@ class Channel:
 
     def _open_hello_untrusted(self, hello: Hello, turn: int) -> Opened:
         if turn == self._met and self.session.proves(hello):
-            raise WireError("hasty", "another life of the peer has begun just now")
+            raise WireError("hasty", "another life of the peer began in the same turn")
         met, answer = self.session.receive(hello)
         if met:
             self._met = turn
@@ -145,10 +144,10 @@ class Channel:
         return Opened(Kind.HELLO, body, self._seal_hello(answer))
 
     def answer_refused(self, datagram: bytes, reason: str, turn: int) -> bytes | None:
-        """What to say when a datagram was refused.
+        """The HELLO with which to answer a refused datagram; None: no answer.
 
-        Where the tag or the session was wrong, the peer may know an end of this channel that is
-        gone, or be one that this channel does not know. A HELLO is of no session.
+        A wrong tag or session may mean that this limiter or the peer has restarted. A HELLO belongs
+        to no session.
         """
         if reason not in ("session", "tag") or datagram[0] & 15 == Kind.HELLO:
             return None
@@ -173,7 +172,7 @@ class Channel:
         tagger = self._taggers.get((kind, key_id, sends))
         if tagger is None:
             if kind != HELLO and not self.session.open:
-                raise WireError("session", "there is none yet")
+                raise WireError("session", "must follow a handshake")
             ends = b"" if kind == HELLO else self.session.ends[not sends]
             names = (self._me, self._peer) if sends else (self._peer, self._me)
             secret = session_secret(self._ring.key(key_id), *names, ends)

@@ -14,7 +14,8 @@ from drld.gossip.wire.layout import Table, Word
 from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE, NumberedCodec, number_of, register
 
 MAX_RUMOURS = 12
-"""In one message: its packet is well below the smallest MTU, and an answer is no amplification."""
+"""Rumours in one message: its packet is well below the smallest MTU, and an answer is hardly longer
+than its question."""
 
 ACCUSER_BITS = 6
 
@@ -40,11 +41,11 @@ RUMOUR = Table(
 MAX_CONTROL_SIZE = (
     HEADER.size + max(HELLO.size, BODY.size + MAX_RUMOURS * RUMOUR.size) + LONG_TAG_SIZE
 )
-"""Bytes of a datagram."""
+"""Bytes of the longest datagram with a control message."""
 
 
 class Kind(enum.IntEnum):
-    """What a control message is, and its number on the wire."""
+    """The kind of a control message; the values are those on the wire."""
 
     HELLO = 1
     PROBE = 2
@@ -53,7 +54,7 @@ class Kind(enum.IntEnum):
 
 
 class State(enum.IntEnum):
-    """What is said of a limiter."""
+    """The state of a limiter in a rumour; the values are those on the wire."""
 
     ALIVE = 0
     SUSPECT = 1
@@ -71,7 +72,7 @@ class End(NamedTuple):
 
 
 NOBODY = End(0, 0)
-"""In the place of an end that is not known."""
+"""The end of a peer that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,53 +81,53 @@ class Hello:
 
     mine: End
     yours: End
-    """With whom the sender has a session."""
+    """The end that the sender has a session with, or `NOBODY`."""
     nonce: int
-    """What proves to the sender that whoever echoes it lives now; 64 bits."""
+    """64 bits; a peer that echoes them proves to the sender that it runs now."""
     echo: int
     """The receiver's nonce; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rumour:
-    """What the sender has heard of some limiter."""
+    """A finding about one limiter."""
 
     subject: int
-    """Whom it is about: the hash of its name (`drld.gossip.fabrics.tree_ranks.rank`)."""
+    """The hash of that limiter's name (`drld.gossip.fabrics.tree_ranks.rank`)."""
     life: int
-    """The incarnation it is about."""
+    """The incarnation of that limiter."""
     counter: int
-    """How often that life has refuted what was said of it; 32 bits."""
+    """How often that life has refuted rumours; 32 bits."""
     state: State
     accusers: int = 0
-    """Of a suspicion: a bit for each who raised it, so that what is heard by
-    many ways counts once (`drld.gossip.health.broadcast_queue.accuser`). 0 otherwise."""
+    """A bit for each limiter that raised a suspicion, so that each counts once, however often it is
+    heard (`drld.gossip.health.broadcast_queue.accuser`). 0 if the state is not `SUSPECT`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A probe, an acknowledgement, or the request to probe somebody else."""
+    """A probe, an acknowledgement, or the request to probe another limiter."""
 
     kind: Kind
-    """Not HELLO."""
+    """Any kind but `HELLO`."""
     sequence: int
-    """Which probe this is or belongs to; 32 bits."""
+    """The number of the probe that this is, or answers, or asks for; 32 bits."""
     target: int
-    """Who is probed: the hash of its name."""
+    """The hash of the name of the limiter that is probed."""
     digest: int
-    """Of the limits that the sender is configured with; 64 bits."""
+    """A digest of the sender's limits (`drld.gossip.health.config_digest`); 64 bits."""
     rumours: tuple[Rumour, ...] = ()
 
 
 class _HelloCodec(NumberedCodec[Hello]):
     def check_length_untrusted(self, length: int) -> None:
         if length != HEADER.size + HELLO.size:
-            raise WireError("length", f"{length} bytes are no HELLO")
+            raise WireError("length", f"no HELLO has {length} bytes")
 
     def decode_untrusted(self, content: bytes) -> Hello:
         hello = super().decode_untrusted(content)
         if number_of(content):
-            raise WireError("reserved", "a HELLO has no number")
+            raise WireError("reserved", "the number of a HELLO must be 0")
         return hello
 
     def pack(self, body: Hello) -> bytes:
@@ -137,7 +138,7 @@ class _HelloCodec(NumberedCodec[Hello]):
     def unpack_untrusted(self, data: bytes) -> Hello:
         my_life, my_opening, your_life, your_opening, nonce, echo = HELLO.struct.unpack(data)
         if not (my_life and my_opening and nonce):
-            raise WireError("reserved", "a HELLO's own end and nonce are not 0")
+            raise WireError("reserved", "a HELLO's own end and nonce must not be 0")
         return Hello(End(my_life, my_opening), End(your_life, your_opening), nonce, echo)
 
 
@@ -145,7 +146,7 @@ class _ControlCodec(NumberedCodec[Control]):
     def check_length_untrusted(self, length: int) -> None:
         rumours, rest = divmod(length - HEADER.size - BODY.size, RUMOUR.size)
         if rest or not 0 <= rumours <= MAX_RUMOURS:
-            raise WireError("length", f"{length} bytes are no probe")
+            raise WireError("length", f"no probe has {length} bytes")
 
     def pack(self, body: Control) -> bytes:
         if body.kind != self.kind or len(body.rumours) > MAX_RUMOURS:
@@ -164,7 +165,7 @@ class _ControlCodec(NumberedCodec[Control]):
 def _rumour(fields: dict[str, Any]) -> Rumour:
     rumour = Rumour(**fields | {"state": State(fields["state"])})
     if rumour.accusers and rumour.state is not State.SUSPECT:
-        raise WireError("rumour", "a limiter that is not suspected has no accusers")
+        raise WireError("rumour", "a limiter that is not suspected must have no accusers")
     return rumour
 
 

@@ -1,7 +1,7 @@
-"""The codec of COUNTS: what a limiter has forwarded of a limit, or the question for it.
+"""The codec of COUNTS: the tokens that a limiter forwarded and dropped, or the question for them.
 
-A question is as long as its answer, so that nobody is answered with more than was sent
-(docs/wire-format.md). `drld.fleet_rates` says who asks, and when.
+A question is as long as its answer, so that no answer amplifies a forged question
+(docs/wire-format.md). `drld.fleet_rates` decides when a limiter asks.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ class Counts:
 
     limit_id: int
     asks: bool = False
-    """It is a question: all that follows is 0."""
+    """Whether this is a question; its other fields are then 0."""
     counted_ns: int = 0
     """When the totals were counted, ns of the sender's own clock."""
     forwarded: int = 0
-    """Tokens since the sender's daemon started, as the next."""
+    """Tokens forwarded since the sender's daemon started."""
     dropped: int = 0
+    """Tokens dropped since then."""
 
 
 class _CountsCodec(NumberedCodec[Counts]):
     def check_length_untrusted(self, length: int) -> None:
         if length != HEADER.size + COUNTS.size:
-            raise WireError("length", f"{length} bytes are no counts")
+            raise WireError("length", f"no counts have {length} bytes")
 
     def pack(self, body: Counts) -> bytes:
         return COUNTS.pack(
@@ -69,7 +70,7 @@ class _CountsCodec(NumberedCodec[Counts]):
         if fields["reserved"] or fields["unused"] or (counts.asks and told):
             raise WireError("reserved", "bits that must be zero are not")
         if counts.limit_id == HEARTBEAT:
-            raise WireError("limit", "counts are of a limit")
+            raise WireError("limit", "counts must have the id of a limit (got 0)")
         return counts
 
 

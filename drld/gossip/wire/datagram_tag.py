@@ -14,8 +14,8 @@ empty for a HELLO, which comes before there is a session. The person strings kee
 datagram apart. BLAKE2 hashes the digest size as well, so a short tag is not the beginning of a
 longer one.
 
-What a tag is worth: docs/security.md. Without a key it is a checksum that anybody can compute. It
-then catches corruption, foreign fleets and crossed addresses, but stops no attacker.
+docs/security.md says what a tag is worth. Without a key it is a checksum that any host can compute.
+It then catches corruption, foreign fleets and crossed addresses, but stops no attacker.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ import hmac
 from drld.errors import WireError
 
 MIN_KEY_SIZE = 16
+"""Bytes of the shortest key."""
 MAX_KEY_SIZE = hashlib.blake2s.MAX_KEY_SIZE
-"""Bytes."""
+"""Bytes of the longest key."""
 UPDATE = b"drld-upd"
 CONTROL = b"drld-ctl"
 HELLO = b"drld-hel"
@@ -35,7 +36,7 @@ _SESSION = b"drld-ses"
 
 
 def session_secret(key: bytes, sender: str, receiver: str, ends: bytes = b"") -> bytes:
-    """The key of one direction of a session, or of what two limiters say before they have one.
+    """The key of one direction of a session; without `ends`, that of handshakes.
 
     Raises:
         ValueError: the key is longer than `MAX_KEY_SIZE`, or a name than 65535 bytes.

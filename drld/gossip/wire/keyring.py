@@ -1,12 +1,12 @@
-"""The keys of a fleet: which one seals what is sent, and which open what comes.
+"""The keys of a fleet: one seals sent datagrams, and each of them opens received ones.
 
-A ring has up to three keys, with the ids 1 to 3. One is *used*: it seals all that is sent. What
-comes may be sealed with any of them, so a key is changed without losing a datagram: *install* the
-new one everywhere, then *use* it everywhere, then *remove* the old one everywhere. Sessions are not
-touched by that, as both ends derive their keys from each key of the ring.
+A ring has up to three keys, with the ids 1 to 3. The key *in use* seals all sent datagrams. A
+received datagram may be sealed with any key of the ring. So a key can be changed without the loss
+of a datagram: *install* the new key on all hosts, then *use* it on all, then *remove* the old one
+from all. Sessions continue, because both ends derive their keys from each key of the ring.
 
-Id 0 is no key: the tag is a checksum that anybody can compute. It is used where the ring is empty;
-and with `accept_unauthenticated`, on the way from no key to one, it is received beside the keys.
+Id 0 means no key: the tag is a checksum that any host can compute. An empty ring uses it. With
+`accept_unauthenticated`, a ring with keys also accepts it, while keys are introduced.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _FINGERPRINT = b"drld-fpr"
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """The keys of one limiter, the same on all of a fleet but for a moment."""
+    """The keys of one limiter; all limiters have the same ones, except while they are changed."""
 
     keys: Mapping[int, bytes] = field(default_factory=dict, repr=False)
-    """By id."""
+    """The keys by id."""
     use: int = NO_KEY
     """The id of the key that seals."""
     tag_size: int = TAG_SIZE
-    """Of updates, bytes."""
+    """Bytes of the tag of an update."""
     accept_unauthenticated: bool = False
-    """Whether to take what is sealed with no key, although there are keys."""
+    """Whether to accept datagrams without a key although there are keys."""
 
     def __post_init__(self) -> None:
-        """Check that the parts fit one another.
+        """Check the fields.
 
         Raises:
-            ConfigError: they do not; `problems` has a line for each mistake.
+            ConfigError: a field is wrong; `problems` has a line for each.
         """
         problems = [
             f"key {key_id}: has {len(key)} bytes, not {MIN_KEY_SIZE} to {MAX_KEY_SIZE}"
@@ -68,7 +68,7 @@ class KeyRing:
             raise ConfigError(problems)
 
     def key(self, key_id: int) -> bytes:
-        """The key that opens what says it was sealed with this one.
+        """The key with this id, for a received datagram.
 
         Raises:
             WireError: with the reason `key`.
@@ -77,15 +77,14 @@ class KeyRing:
             return b""
         key = self.keys.get(key_id)
         if key is None:
-            raise WireError("key", f"{key_id} is not in the ring")
+            raise WireError("key", f"must be the id of a key in the ring (got {key_id})")
         return key
 
     def install(self, key_id: int, key: bytes) -> KeyRing:
         """The ring with one key more.
 
         Raises:
-            ConfigError: the key or its id is not as it must be, or it would replace the one in use
-                by another.
+            ConfigError: the key or its id is out of bounds, or it would replace the key in use.
         """
         if key_id == self.use and self.keys.get(key_id, key) != key:
             raise ConfigError([f"key {key_id}: is in use; install the new one under another id"])
@@ -95,7 +94,7 @@ class KeyRing:
         """The ring with another key in use.
 
         Raises:
-            ConfigError: it is not there.
+            ConfigError: the ring has no such key.
         """
         return replace(self, use=key_id)
 
@@ -103,7 +102,7 @@ class KeyRing:
         """The ring without a key.
 
         Raises:
-            ConfigError: it is in use, or not there.
+            ConfigError: the key is in use, or the ring has no such key.
         """
         if key_id not in self.keys:
             raise ConfigError([f"key {key_id}: is not there"])
@@ -115,12 +114,12 @@ class KeyRing:
 
 
 def parse_key(text: bytes) -> bytes:
-    """The key that a file has in hexadecimal digits or base64.
+    """The key in the text of a file, in hexadecimal digits or base64.
 
-    Of what can be read both ways (only digits and a to f, 32 to 64 of them) it is the former.
+    A text that can be read both ways (32 to 64 digits and letters a to f) is hexadecimal.
 
     Raises:
-        ValueError: it is neither, or too short or long; nothing of it is in the message.
+        ValueError: it is neither, or too short or long. The message shows nothing of the text.
     """
     text = b"".join(text.split())
     key = b""
@@ -137,5 +136,5 @@ def parse_key(text: bytes) -> bytes:
 
 
 def fingerprint(key: bytes) -> str:
-    """What shows that two limiters have the same key, and says nothing else of it."""
+    """A hash that shows whether two limiters have the same key, and reveals nothing else of it."""
     return hashlib.blake2s(key=key, person=_FINGERPRINT, digest_size=4).hexdigest()

@@ -1,7 +1,7 @@
-"""Formats as tables: one that is read and written is described once (docs/wire-format.md).
+"""Formats as tables: one description of a format serves to read and to write it.
 
-A table is a row of words, each a number of whole bytes that holds one field or several, high bits
-first. Integers are big-endian, reals are IEEE 754 binary32.
+A table is a row of words. A word has whole bytes, and holds one field or several, high bits first.
+Integers are big-endian, reals are IEEE 754 binary32 (docs/wire-format.md).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 
 class Word(NamedTuple):
-    """Bytes that are read at once, and the fields they hold, high bits first."""
+    """A number of bytes that are read at once, and the fields in them."""
 
     code: str
-    """Of the `struct` module; `f` holds a single real."""
+    """The format character of the `struct` module; a word `f` holds a single real."""
     fields: tuple[tuple[str, int], ...]
-    """(name, bits) of each."""
+    """The name and the number of bits of each field, high bits first."""
 
 
 class Table:
@@ -27,10 +27,11 @@ class Table:
         self.words = words
         self.struct = struct.Struct(">" + "".join(word.code for word in words))
         self.size = self.struct.size
-        """Bytes."""
+        """Bytes of the format."""
         self._integers: list[tuple[str, int, int, int]] = []
-        """Name, word, shift and mask of each."""
+        """The name, word, shift and mask of each integer."""
         self._reals: list[tuple[str, int]] = []
+        """The name and word of each real."""
         for index, (code, fields) in enumerate(words):
             if code == "f":
                 self._reals.append((fields[0][0], index))
@@ -44,7 +45,7 @@ class Table:
         """The bytes of these fields.
 
         Raises:
-            ValueError: an integer does not fit its bits; the message begins with its name.
+            ValueError: an integer is out of bounds; the message begins with its name.
         """
         words: list[Any] = [0] * len(self.words)
         for name, index in self._reals:
@@ -61,14 +62,14 @@ class Table:
         return self.pack({name: getattr(source, name) for name, *_ in self._integers})
 
     def fields(self, words: Sequence[Any]) -> dict[str, Any]:
-        """The fields of what `struct` read."""
+        """The fields in the words that `struct` has read."""
         fields = {name: words[index] >> shift & mask for name, index, shift, mask in self._integers}
         for name, index in self._reals:
             fields[name] = words[index]
         return fields
 
     def read(self, data: bytes, offset: int = 0) -> dict[str, Any]:
-        """The fields at a place in some bytes.
+        """The fields at an offset in `data`.
 
         Raises:
             struct.error: `data` is too short.

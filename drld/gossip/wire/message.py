@@ -30,7 +30,7 @@ MAX_CONTENT = 1152
 """Bytes of a datagram without its tag. With the longest tag, its packet fits the smallest MTU of
 IPv6 (1280 bytes) with room for a tunnel's header."""
 MAX_DATAGRAM = MAX_CONTENT + LONG_TAG_SIZE
-"""Bytes."""
+"""Bytes of the longest datagram."""
 
 VERSION_AND_KIND = Word("B", (("version", 4), ("kind", 4)))
 """The first byte of every message."""
@@ -40,7 +40,7 @@ HEADER = Table(
     Word("H", (("unused", 16),)),
     Word("I", (("number", 32),)),
 )
-"""Of the numbered kinds."""
+"""The header of the numbered kinds."""
 
 Body = TypeVar("Body")
 
@@ -57,7 +57,7 @@ class Codec(ABC, Generic[Body]):
 
     @abstractmethod
     def check_length_untrusted(self, length: int) -> None:
-        """See whether a message can have so many bytes, without its tag.
+        """Check the length of a message without its tag, bytes.
 
         Raises:
             WireError: with the reason `length`.
@@ -65,10 +65,10 @@ class Codec(ABC, Generic[Body]):
 
     @abstractmethod
     def encode(self, body: Body, key_id: int, number: int) -> bytes:
-        """All of a datagram but its tag; `number` is the session's, 0 if it numbers none.
+        """A datagram without its tag; `number` is the session's, and 0 for kinds without numbers.
 
         Raises:
-            ValueError: a field is out of its bounds (a fault of the caller's).
+            ValueError: a field is out of its bounds (an error of the caller).
         """
 
     @abstractmethod
@@ -126,15 +126,15 @@ _CODECS: dict[int, Codec[Any]] = {}
 
 
 def register(codec: Codec[Any]) -> None:
-    """Have messages of a kind written and read by this codec.
+    """Register the codec for its kind.
 
     Raises:
-        ValueError: the number is no number of a kind, or another codec has it.
+        ValueError: the kind is out of its bounds, or has another codec.
     """
     if not 0 <= codec.kind < 16:
         raise ValueError(f"kind {codec.kind}: must be from 0 to 15")
     if codec.kind in _CODECS:
-        raise ValueError(f"kind {codec.kind}: has a codec already ({_CODECS[codec.kind]})")
+        raise ValueError(f"kind {codec.kind}: must have one codec (has {_CODECS[codec.kind]})")
     _CODECS[codec.kind] = codec
 
 
@@ -142,7 +142,7 @@ def codec_of(kind: int) -> Codec[Any]:
     """The codec of a kind that this limiter sends.
 
     Raises:
-        KeyError: none is registered.
+        KeyError: the kind has no codec.
     """
     return _CODECS[kind]
 
@@ -154,17 +154,17 @@ def head_untrusted(datagram: bytes) -> tuple[Codec[Any], int]:
         WireError: with the reason `length`, `version` or `kind`.
     """
     if not HEADER.size < len(datagram) <= MAX_DATAGRAM:
-        raise WireError("length", f"{len(datagram)} bytes are no message")
+        raise WireError("length", f"no message has {len(datagram)} bytes")
     version = datagram[0] >> 4
     if version != VERSION:
-        raise WireError("version", f"{version} instead of {VERSION}")
+        raise WireError("version", f"must be {VERSION} (got {version})")
     codec = _CODECS.get(datagram[0] & 15)
     if codec is None:
-        raise WireError("kind", f"{datagram[0] & 15} is unknown")
+        raise WireError("kind", f"must be a known kind (got {datagram[0] & 15})")
     return codec, datagram[1] >> 6
 
 
 def number_of(content: bytes) -> int:
-    """The number of a message of a numbered kind that was decoded."""
+    """The number of a message, of a numbered kind, whose content was decoded."""
     number: int = HEADER.read(content)["number"]
     return number

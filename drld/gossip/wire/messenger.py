@@ -1,4 +1,4 @@
-"""What a limiter's node asks of its gossip socket, or of what stands for one in a simulation."""
+"""The interface of a gossip socket: the real one, or a simulated one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 from drld.gossip.wire.keyring import KeyRing
 
 Deliver: TypeAlias = Callable[[str, int, Any], None]
-"""Takes a message: the name of its sender, its kind, and its body."""
+"""Receives a message: the name of its sender, its kind, and its body."""
 
 
 class Messenger(Protocol):
@@ -22,16 +22,16 @@ class Messenger(Protocol):
         """The incarnation of this daemon."""
 
     def send(self, peer: str, kind: int, body: Any) -> int | None:
-        """Send a message; return its number, if it was sent and is of a numbered kind."""
+        """Send a message; return its number if it was sent and its kind is numbered."""
 
     def receive(self, deliver: Deliver, refused: Mapping[int, str]) -> None:
-        """Deliver what is pending."""
+        """Deliver all pending messages."""
 
     def refuse(self, reason: str) -> None:
-        """Count a message of no effect."""
+        """Count a message without effect."""
 
     def update_peers(self, peers: Mapping[str, tuple[str, int]]) -> Callable[[], None]:
-        """Talk to these peers."""
+        """Replace the peers; return a function that undoes it."""
 
     def set_ring(self, ring: KeyRing) -> None:
         """Use these keys."""

@@ -1,12 +1,12 @@
-"""The replay window of a session: which control messages have come before (RFC 6479).
+"""The replay window of a session: it accepts each control message once (RFC 6479).
 
 Theory of operation. The control messages of one direction of a session are counted from 0. `newest`
 is the highest number accepted so far. A message is
 
-- accepted, if it is ahead of `newest`, or at most `WINDOW` - 1 behind and new: the network may
-  reorder a message by that much;
+- accepted, if it is ahead of `newest`, or new and at most `WINDOW` - 1 behind, because the network
+  may reorder messages;
 - refused as `replayed`, if it has come before;
-- refused as `late`, if it is further behind, because the window no longer tells whether it came.
+- refused as `late`, if it is further behind: the window does not know whether it has come.
 
 Numbers are 32 bits in serial arithmetic, as those of updates (`drld.gossip.wire.sequence`). Updates
 have no window: only the latest update matters.
@@ -20,7 +20,7 @@ from drld.errors import WireError
 from drld.gossip.wire.sequence import serial_distance
 
 WINDOW = 64
-"""Numbers that are remembered."""
+"""The number of remembered numbers."""
 _MASK = (1 << WINDOW) - 1
 
 
@@ -49,7 +49,7 @@ class ReplayWindow:
             self._seen = ((self._seen << ahead) & _MASK if ahead < WINDOW else 0) | 1
             return
         if -ahead >= WINDOW:
-            raise WireError("late", f"{-ahead} behind the newest")
+            raise WireError("late", f"number {number} is {-ahead} behind the newest")
         if self._seen >> -ahead & 1:
             raise WireError("replayed", f"number {number} has come before")
         self._seen |= 1 << -ahead

@@ -1,4 +1,4 @@
-"""The sequence numbers of one limit between two limiters: what was lost, late or repeated.
+"""The sequence numbers of one limit between two limiters: they show losses and repeated updates.
 
 Paper, section 4.2: "the receiving limiter uses the sequence number to determine if an update is
 lost, and if so, compensates by scaling the value and weight of the newest update".
@@ -9,32 +9,32 @@ each session (`drld.gossip.wire.session`), mod 2**32. Numbers are compared in se
 accepted, a number is
 
 - accepted, if it is ahead of `newest` by d, at most the *maximum jump*: d - 1 updates are lost. The
-  maximum jump is `MAX_JUMP`, plus one for each round since `newest` came in which no update of the
-  peer came, of any limit. It is at most `MAX_JUMP_AFTER_SILENCE`. (A limit about which the peer was
-  silent has no numbers that could be lost.)
+  maximum jump is `MAX_JUMP`, plus one for each round since `newest` in which no update of the peer
+  came, of any limit. It is at most `MAX_JUMP_AFTER_SILENCE`. (If the peer sent updates of other
+  limits only, none of this limit can be lost.)
 - pending, if it is further ahead. The next number is accepted if it is ahead of the pending one by
   at most the maximum jump; the pending one then counts as lost. The first pending number is
   `LATE`. A number that does not follow it is `REPLAYED`: an attacker that has held back an update
-  can send it again and again, and hardly anything else causes this;
-- discarded, if it is equal to `newest` or behind it. The window for reordering is one: an update is
-  only of use while it is the newest, and one that was overtaken was already counted and compensated
-  as lost. A discarded number is `LATE` the first time it comes. It is `REPLAYED` if it has come
-  before, or is older than the last `WINDOW` numbers, of which that is remembered. A network
-  makes late numbers, and a few replayed ones; only an attacker makes a thousand a second.
+  can send it again and again, and hardly anything else causes this.
+- discarded, if it is equal to `newest` or behind it. An update is only of use while it is the
+  newest, and an overtaken one was already counted and compensated as lost. A discarded number is
+  `LATE` the first time it comes. It is `REPLAYED` if it has come before, or is older than the last
+  `WINDOW` numbers, which are remembered. A network causes late numbers, and a few replayed ones;
+  only an attacker causes a thousand a second.
 
-A single forged update (a tag of four bytes can be guessed: docs/security.md) keeps the true ones
-out only until `MAX_JUMP` of them were sent, if one is sent in each round.
+A forged update (a tag of four bytes can be guessed: docs/security.md) keeps true ones out only
+until the peer has sent `MAX_JUMP` of them, at one a round.
 
-The first number of a session is judged as if the one before 0 had been accepted, but says nothing
-about losses: earlier updates had no session, or no limit here.
+The first number of a session is judged as if the number before 0 had been accepted. It shows no
+losses, because earlier updates had no session, or no limit here.
 
-Numbers belong to the session and the limit's id, and outlive a limiter that a reload replaces. All
-that were used in a session begin at 0 when it ends (`Numbering.meet`). So a session costs no more
-than the updates of the one before it.
+Numbers belong to the session and the limit's id, and outlive a limiter that a reload replaces. When
+the session ends, all numbers that were used in it restart at 0 (`Numbering.meet`). So the end of a
+session costs no more than its updates did.
 
-Invariants: each number is accepted at most once in a session (unless half the circle, 2**31
-updates, has been sent since); from the first one accepted on, accepted + lost grow by exactly the
-distance the newest number moves.
+Invariants: each number is accepted at most once in a session, unless 2**31 updates (half the
+circle) have been sent since. From the first accepted one on, accepted + lost grow by exactly the
+distance that the newest number moves.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ from collections.abc import Callable, Collection
 
 MODULUS = 1 << 32
 MAX_JUMP = 10
-"""Numbers by which an update may be ahead of one that came just before: 0.5 s, at one in 50 ms;
-fewer than a tree misses before it counts a peer out."""
+"""The most that a number may be ahead of one that came a round before. At rounds of 50 ms that is
+0.5 s, less than the time after which a tree counts a peer out."""
 MAX_JUMP_AFTER_SILENCE = 64
-"""The same bound, however long ago the last update came."""
+"""The most that a number may be ahead, however long ago the last one came."""
 WINDOW = 64
-"""Numbers up to the newest of which is known whether they have come."""
+"""The number of last numbers of which is remembered whether they have come."""
 _MASK = (1 << WINDOW) - 1
 
 
 def serial_distance(number: int, reference: int) -> int:
-    """How far `number` is ahead of `reference`, from -2**31 to 2**31 - 1 (RFC 1982)."""
+    """The distance of `number` ahead of `reference`, from -2**31 to 2**31 - 1 (RFC 1982)."""
     half = MODULUS // 2
     return (number - reference + half) % MODULUS - half
 
 
 class Refusal(enum.Enum):
-    """Why an update is discarded."""
+    """The reason for which an update is discarded."""
 
     LATE = enum.auto()
-    """A newer one has come, or it is too far ahead."""
+    """A newer update has come, or this one is too far ahead."""
     REPLAYED = enum.auto()
-    """It has come before, or is too old to know, or is too far ahead though one was already."""
+    """The update has come before, is older than `WINDOW`, or is the second too far ahead."""
 
 
 class PeerSequence:
-    """State of one peer that the sequence numbers of all its limits share."""
+    """The state that the sequence numbers of all limits of one peer share."""
 
     __slots__ = ("_heard", "_round", "limits", "on_replay", "used")
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         self.limits: dict[int, Sequences] = {}
-        """All numbers, by limit."""
+        """The numbers of each limit."""
         self.used: dict[int, Sequences] = {}
-        """Those that were used in the present session."""
+        """The ones that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0
@@ -86,19 +86,20 @@ class PeerSequence:
         """Bit i: an update was accepted in the round i before that."""
 
     def hear(self, now_round: int) -> None:
-        """An update of the peer is accepted."""
+        """Record that an update of the peer was accepted."""
         if now_round != self._round:
             self._heard = self._heard_until(now_round) | 1
             self._round = now_round
 
     def missed(self, since_round: int, now_round: int) -> int:
-        """The rounds without an update between the two, of the last `MAX_JUMP_AFTER_SILENCE`."""
+        """The number of rounds between two without an update, of the last
+        `MAX_JUMP_AFTER_SILENCE`."""
         looked_at = max(0, min(now_round - since_round - 1, MAX_JUMP_AFTER_SILENCE))
         heard = self._heard_until(now_round) >> 1 & (1 << looked_at) - 1
         return looked_at - heard.bit_count()
 
     def _heard_until(self, now_round: int) -> int:
-        """The bits as of a later round; none of an earlier one (a reload made rounds longer)."""
+        """The bits of a later round; none for an earlier round (a reload made rounds longer)."""
         later = now_round - self._round
         if not 0 <= later <= MAX_JUMP_AFTER_SILENCE:
             return 0
@@ -106,7 +107,7 @@ class PeerSequence:
 
 
 class Sequences:
-    """Both directions of one limit between two limiters."""
+    """The sequence numbers of one limit between two limiters, in both directions."""
 
     __slots__ = (
         *("_came", "_heard", "_newest", "_next", "_peer", "_pending_jump", "_round", "limit_id"),
@@ -118,7 +119,7 @@ class Sequences:
         self.restart()
 
     def restart(self) -> None:
-        """Begin at 0, in both directions."""
+        """Restart at 0, in both directions."""
         self._next = 0
         self._newest = MODULUS - 1
         self._came = 0
@@ -126,12 +127,12 @@ class Sequences:
         self._heard = False
         """Whether any number was accepted."""
         self._round = 0
-        """In which one the newest came."""
+        """The round in which the newest came."""
         self._pending_jump: int | None = None
-        """A number that was too far ahead, if the last one was."""
+        """The last number, if it was too far ahead."""
 
     def use(self) -> None:
-        """Have the end of the present session told to the limit (`Numbering.meet`)."""
+        """Have `Numbering.meet` return this limit at the end of the present session."""
         self._peer.used[self.limit_id] = self
 
     def take(self) -> int:
@@ -142,9 +143,9 @@ class Sequences:
         return sequence
 
     def accept(self, sequence: int, now_round: int = 0) -> int | Refusal:
-        """Judge a number of the peer's (0 to 2**32 - 1), in this round of one's own.
+        """Judge a number of the peer, 0 to 2**32 - 1, in this limiter's round `now_round`.
 
-        Of one that is accepted: how many between it and the last one did not come.
+        Returns how many updates were lost between this one and the last, or why it is discarded.
         """
         self.use()
         ahead = serial_distance(sequence, self._newest)
@@ -182,7 +183,7 @@ class Sequences:
 
 
 class Numbering:
-    """The numbers of all limits between one limiter and its peers."""
+    """The sequence numbers of all limits between one limiter and its peers."""
 
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         """`on_replay` is called for each update that is refused as `REPLAYED`."""
@@ -190,7 +191,7 @@ class Numbering:
         self._peers: dict[str, PeerSequence] = {}
 
     def of(self, peer: str, limit_id: int) -> Sequences:
-        """Those of one limit, always the same ones."""
+        """The numbers of one limit and peer; always the same object."""
         shared = self._shared(peer)
         if limit_id not in shared.limits:
             shared.limits[limit_id] = Sequences(shared, limit_id)
@@ -205,7 +206,7 @@ class Numbering:
         return list(used)
 
     def retain(self, peers: Collection[str]) -> None:
-        """Forget all others: if one comes back, it will be met."""
+        """Forget all other peers; if one comes back, a session begins with it."""
         for peer in self._peers.keys() - set(peers):
             del self._peers[peer]
 

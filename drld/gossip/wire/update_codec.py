@@ -22,14 +22,14 @@ from drld.gossip.wire.message import MAX_CONTENT, VERSION, VERSION_AND_KIND, Cod
 from drld.model import HEARTBEAT, Quantity, Update
 
 MAX_VALUE = 2.0**53
-"""Bytes/s, or flows; 72 Pbit/s is beyond any fleet."""
+"""The largest value, bytes/s or flows: 72 Pbit/s is beyond any fleet."""
 TAG_SIZE = 4
-"""Bytes, unless the fleet has chosen another one of `TAG_SIZES`."""
+"""Bytes of the tag, unless the fleet has chosen another one of `TAG_SIZES`."""
 TAG_SIZES = (4, 8, 16)
 UPDATE_SIZE = 16
-"""Bytes."""
+"""Bytes of an update."""
 MAX_UPDATES = MAX_CONTENT // UPDATE_SIZE
-"""In one datagram."""
+"""The largest number of updates in a datagram."""
 
 _FLOAT = struct.Struct(">f")
 _QUANTITIES = {quantity.value: quantity for quantity in Quantity}
@@ -38,7 +38,7 @@ AnyUpdate = TypeVar("AnyUpdate", bound=Update)
 
 
 class UpdateCodec(Codec[Sequence[AnyUpdate]]):
-    """The updates of one fabric."""
+    """The codec of one fabric's updates."""
 
     numbered = False
 
@@ -68,24 +68,24 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         common: tuple[int, int, Quantity, bool, float],
         fields: Mapping[str, Any],
     ) -> AnyUpdate:
-        """An update of the fields that all fabrics have, in their order, and of the fabric's own.
+        """An update, from the `common` fields of all fabrics in their order, and the fabric's own.
 
         Raises:
-            WireError: a field that means nothing is not zero.
+            WireError: a field without a meaning is not zero.
         """
 
     @abstractmethod
     def problem(self, update: AnyUpdate) -> tuple[str, str] | None:
-        """The first bound of the fabric that does not hold: (reason, detail).
+        """The fabric's first field that is out of its bounds, and the bounds; None: all are within.
 
-        `write` and `read_untrusted` both abide by it.
+        It applies to sent and received updates.
         """
 
     def check_length_untrusted(self, length: int) -> None:
         """See `Codec.check_length_untrusted`."""
         updates, rest = divmod(length, UPDATE_SIZE)
         if rest or not 0 < updates <= MAX_UPDATES:
-            raise WireError("length", f"{length} bytes are no 1 to {MAX_UPDATES} updates")
+            raise WireError("length", f"no 1 to {MAX_UPDATES} updates have {length} bytes")
 
     def encode(
         self,
@@ -101,7 +101,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
     def _encode(self, update: AnyUpdate, key_id: int) -> bytes:
         problem = _out_of_bounds(update) or self.problem(update)
         if problem is not None:
-            raise ValueError(f"{update}: {problem[1]}")
+            raise ValueError(f"{update}: {problem[0]} {problem[1]}")
         try:
             return self.table.pack(
                 {
@@ -124,15 +124,15 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         """The fields of a quantity."""
         second, unit = divmod(quantity.value, 2)
         if second and not self.carries_second:
-            raise ValueError(f"this fabric does not carry {quantity}")
+            raise ValueError(f"quantity must be one that this fabric carries (got {quantity})")
         return {"quantity": unit, "second": second}
 
     def decode_untrusted(self, content: bytes) -> list[AnyUpdate]:
-        """See `Codec.decode_untrusted`. One bad update spoils the datagram.
+        """See `Codec.decode_untrusted`. One bad update makes the whole datagram bad.
 
         Raises:
-            WireError: with the reason `length`, `version`, `kind` or `key` (not that of the first
-                update), `quantity`, `limit`, `value`, or a reason of the fabric's.
+            WireError: with the reason `length`, `version`, `quantity`, `limit`, `value`, a reason
+                of the fabric's, or `kind` or `key` if it differs from the first update's.
         """
         self.check_length_untrusted(len(content))
         key_id = content[1] >> 6
@@ -141,16 +141,16 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
     def _decode(self, words: tuple[Any, ...], key_id: int) -> AnyUpdate:
         fields = self.table.fields(words)
         if fields["version"] != VERSION:
-            raise WireError("version", f"{fields['version']} instead of {VERSION}")
+            raise WireError("version", f"must be {VERSION} (got {fields['version']})")
         if fields["kind"] != self.kind:
-            raise WireError("kind", f"{fields['kind']} instead of the first update's {self.kind}")
+            raise WireError("kind", f"must be the first update's {self.kind}")
         if fields["key_id"] != key_id:
-            raise WireError("key", f"{fields['key_id']} instead of the first update's {key_id}")
+            raise WireError("key", f"must be the first update's {key_id}")
         if fields.get("reserved"):
             raise WireError("reserved", "bits that must be zero are not")
         quantity = _QUANTITIES.get(fields.get("second", 0) << 1 | fields["quantity"])
         if quantity is None:
-            raise WireError("quantity", "a second quantity has no weight")
+            raise WireError("quantity", "must be known")
         common = (
             fields["limit_id"],
             fields["sequence"],
@@ -166,12 +166,12 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
 
 
 def size(updates: int, tag_size: int = TAG_SIZE) -> int:
-    """Length of a datagram with so many updates, bytes."""
+    """The length of a datagram with `updates` updates, bytes."""
     return updates * UPDATE_SIZE + tag_size
 
 
 def to_float32(number: float) -> float:
-    """The nearest number that the wire can carry; what a sender must subtract from its mass.
+    """The nearest number that the wire can carry.
 
     Raises:
         OverflowError: the number is beyond float32.
@@ -181,10 +181,10 @@ def to_float32(number: float) -> float:
 
 
 def _out_of_bounds(update: Update) -> tuple[str, str] | None:
-    """The first bound of all fabrics that does not hold: (reason, detail)."""
+    """The first common field that is out of its bounds, and the bounds: see `problem`."""
     if update.limit_id == HEARTBEAT and update.value != 0:
-        return "limit", f"{HEARTBEAT} is of no limit, and has no value"
-    # A value that is not a number is within no bounds.
+        return "limit", "must be a limit's if the update has a value (got 0)"
+    # NaN fails every comparison, so it is refused, too.
     if not abs(update.value) <= MAX_VALUE:
-        return "value", f"{update.value} is not within {MAX_VALUE:g}"
+        return "value", f"must be within {MAX_VALUE:g} (got {update.value})"
     return None

@@ -40,7 +40,10 @@ def test_a_reload_changes_the_peers(make: Make) -> None:
     [
         ({"b": ("localhost", 1)}, "peer.b.address: 'localhost' is not an IP address"),
         ({"b": ("::1", 1)}, "peer.b.address: ::1 is of another family than limiter.listen"),
-        ({"b": ("127.0.0.1", 1), "c": ("127.0.0.1", 1)}, "peer.c.address: b has the same one"),
+        (
+            {"b": ("127.0.0.1", 1), "c": ("127.0.0.1", 1)},
+            "peer.c.address: peer b has the same address",
+        ),
     ],
 )
 def test_bad_addresses_change_nothing(pair: Pair, peers: dict[str, Address], problem: str) -> None:

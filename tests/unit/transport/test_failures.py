@@ -10,7 +10,7 @@ from ...wire import taken
 from .pair import KIND, UPDATE, Make, Pair
 
 
-def test_what_the_kernel_refuses_to_send_is_counted(make: Make) -> None:
+def test_datagrams_that_the_kernel_refuses_are_counted(make: Make) -> None:
     a = make("a")
     # A socket bound to loopback cannot reach beyond it; broadcast is not permitted.
     a.update_peers({"far": ("192.0.2.1", 7946), "all": ("255.255.255.255", 7946)})

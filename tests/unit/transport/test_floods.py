@@ -54,7 +54,7 @@ def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lo
     assert taken(b) == [("a", UPDATE)] * 2
 
 
-def test_what_a_large_fleet_sends_in_a_tick_is_no_flood(
+def test_the_updates_of_a_large_fleet_in_a_tick_are_no_flood(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would never end: after a flood, all updates of the next tick are refused."""
@@ -88,7 +88,7 @@ def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
     assert b.handshakes == 1
 
 
-def test_what_is_refused_after_all_counts_against_a_flood(
+def test_updates_that_the_owner_refuses_count_against_a_flood(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair

@@ -111,7 +111,7 @@ def test_another_key_is_refused(make: Make) -> None:
     assert b.handshakes == 0
 
 
-def test_who_has_no_session_is_greeted_once_a_turn(make: Make) -> None:
+def test_a_peer_without_a_session_is_greeted_once_a_turn(make: Make) -> None:
     a, b = make("a"), make("b")
     a.update_peers({"b": b.address})
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What `drlctl doctor` finds of packets: facts of this host, and the judgements on them."""
+"""The checks of packets by `drlctl doctor`: facts of this host, and findings about them."""
 
 from __future__ import annotations
 
