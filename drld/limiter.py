@@ -26,7 +26,7 @@ from drld.estimate.demand import DemandEstimator
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.membership import Membership
-from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_min
+from drld.gossip.fabrics.sliding_min import SlidingMin
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 from drld.model import Demand, Enforcement, FlowId, GlobalView, Measurement, Quantity, Update
 from drld.policy import Mode, Policy
@@ -72,7 +72,7 @@ class _Shared:
     fabric: Fabric[Any]
     value: float = 0.0
     """The value that the next `publish` sends to the fleet."""
-    told: SlidingExtreme = field(default_factory=lambda: sliding_min(0))
+    told: SlidingMin = field(default_factory=lambda: SlidingMin(0))
     """The least value that a peer may still believe."""
 
     @property
@@ -96,7 +96,7 @@ class Limiter:
         self._reached: tuple[Collection[str], int, float] | None = None
         """The connected peers at the last tick, the number of unnamed ones, and the sum of their
         shares and this limiter's."""
-        self._shares_in_force = sliding_min(membership.rise_ns)
+        self._shares_in_force = SlidingMin(membership.rise_ns)
         """The sum of the shares of connected limiters, once it has lasted for
         `Membership.rise_ns`."""
         self._published = False

@@ -22,7 +22,7 @@ from testbed.provenance import digest, provenance
 _DECISIVE = (
     "drld/model.py", "drld/record.py",
     *(f"drld/gossip/fabrics/{name}.py" for name in (
-        "base", "link", "member_bridge", "membership", "quiescence", "sliding_extreme",
+        "base", "link", "membership", "quiescence", "sliding_min",
     )),
     *(f"drld/gossip/wire/{name}.py" for name in (
         "layout", "message", "sequence", "update_codec",

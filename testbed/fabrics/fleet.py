@@ -16,7 +16,7 @@ from typing import Any
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.base import Fabric
 from drld.gossip.fabrics.pushsum import settling_intervals
-from drld.gossip.fabrics.sliding_extreme import SlidingExtreme, sliding_min
+from drld.gossip.fabrics.sliding_min import SlidingMin
 from drld.gossip.fabrics.tree_membership import TreeMembership
 from drld.model import HEARTBEAT, GlobalView, Quantity, Update
 from testbed.sim.lives import Lives, Sealed
@@ -48,7 +48,7 @@ class Fleet:
         self.phase_ns = {name: self._rng.randrange(INTERVAL_NS) for name in self.names}
         """Each limiter's tick within an interval, ns."""
         self.fabrics: dict[str, Fabric[Any]] = {}
-        self._lasting: dict[str, SlidingExtreme] = {}
+        self._lasting: dict[str, SlidingMin] = {}
         self._in_force: dict[str, float] = {}
         """The part of the limit, in shares, that each limiter counted on at its last tick."""
         self._lives: dict[str, Lives[Update]] = {name: Lives() for name in self.names}
@@ -65,7 +65,7 @@ class Fleet:
             name, [peer for peer in self.names if peer != name], BRANCHING, INTERVAL_NS
         )
         self.fabrics[name] = self._kind(membership=membership, limit_id=1, quantity=Quantity.RATE)
-        self._lasting[name] = sliding_min(membership.rise_ns)
+        self._lasting[name] = SlidingMin(membership.rise_ns)
         self._lasting[name].update(1, self.interval * INTERVAL_NS)
 
     def run(self, intervals: int) -> None:

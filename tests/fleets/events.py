@@ -53,7 +53,7 @@ events = st.lists(
 slow = settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-"""For properties of whole fleets."""
+"""The settings for properties of whole fleets."""
 
 
 def carry_out(fleet: FluidFleet, event: Event) -> None:

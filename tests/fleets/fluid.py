@@ -15,7 +15,7 @@ from ..factories import MBIT
 
 LIMIT = 10 * MBIT
 FLOW_RATE = 2.0 * LIMIT
-"""Of one flow, bytes/s: more than the limit."""
+"""The rate of one flow, bytes/s: more than the limit."""
 
 
 class FluidDatapath(MemoryDatapath):

@@ -28,7 +28,7 @@ from .topology import DEADLINE_S, Topology, wait_for
 pytestmark = pytest.mark.kernel
 
 PACKETS = 4
-"""So few that even on a slow host all have come within `LATEST_NS`."""
+"""Few enough packets that even on a slow host all come within `LATEST_NS`."""
 GAP_NS = 2_000_000
 IP_TRANSPARENT = 19
 

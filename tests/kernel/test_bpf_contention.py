@@ -23,7 +23,7 @@ FRAME = ETHERNET + b"\x08\x00" + bytes.fromhex(
     "450005dc 00004000 40110000 0a000001 0a000002 00010002 05c80000"
 ).ljust(LENGTH, b"\0")  # fmt: skip
 PACKETS = 200_000
-"""Of each CPU: some ten milliseconds, and more than the bucket holds."""
+"""Packets of each CPU: some ten milliseconds of them, and more than the bucket holds."""
 
 
 @pytest.fixture(scope="session")

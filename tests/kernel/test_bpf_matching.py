@@ -76,7 +76,7 @@ def loaded(code: Mapping[str, Code]) -> Iterator[Bench]:
 
 @pytest.fixture
 def bench(loaded: Bench) -> Bench:
-    """One limit on all packets, whose bucket none exceeds and whose counters are zero."""
+    """One limit on all packets, with a bucket that no packet exceeds, and counters at zero."""
     loaded.reset([PASS], 0)
     return loaded
 
@@ -149,7 +149,7 @@ def random_packet(rng: Random) -> bytes:
 
 
 def frame(data: bytes, tags: int = 0) -> bytes:
-    """With an Ethernet header, and VLAN tags."""
+    """The packet with an Ethernet header and VLAN tags."""
     ethertype = 0x86DD if data and data[0] >> 4 == 6 else 0x0800
     header = ETHERNET
     for tag in range(tags):

@@ -94,7 +94,7 @@ def test_elephants_that_crowd_one_set_are_in_the_table(bench: Bench) -> None:
 
 
 def outside(bench: Bench, flows: int, draws: int, seed: int) -> int:
-    """In how many of `draws` limits with so many random flows a flow finds no place."""
+    """The number of `draws` limits with `flows` random flows in which a flow finds no place."""
     rng = Random(seed)
     crowded = 0
     for _ in range(draws):

@@ -43,7 +43,7 @@ CLASSIFIED = 0
 MAX_RATE, MAX_DEPTH = 50_000_000_000, 4 * 10**9
 """400 Gbit/s, and what a configuration may ask for."""
 SEGMENTS = 18_000
-"""Of the largest super-packet: 504 kB of headers alone."""
+"""Segments of the largest super-packet: 504 kB of headers alone."""
 NOT_CAPABLE, CE = 0, 3
 DRAWS = (0, 0, 0)
 
@@ -474,7 +474,7 @@ def test_the_exact_clock_is_asked_where_the_coarse_one_does_not_do(
 def test_a_burst_after_silence_is_no_larger_than_the_depth(
     benches: dict[int, Bench], behind_ns: int
 ) -> None:
-    """However late the coarse clock is."""
+    """The coarse clock may be late."""
     pair = Pair(benches[1], [Enforcement(fill_rate=2_500_000, depth=15_000)])
     for _ in range(3):
         passed = [
@@ -534,7 +534,7 @@ def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
 def test_the_tokens_that_a_packet_leaves_are_exact_to_the_nanosecond(
     benches: dict[int, Bench], kind: int, late_ns: int
 ) -> None:
-    """By both buckets at once: they fill while the flow owes less."""
+    """The time depends on both buckets: they fill while the flow owes less."""
     record = Enforcement(
         fill_rate=125_000, depth=15_000, flow_rate=125_000, flow_depth=15_000, reserve=15_000
     )
@@ -636,7 +636,7 @@ def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
 
 
 def test_flows_are_not_policed_while_the_daemon_is_dead(benches: dict[int, Bench]) -> None:
-    """By the last level, that is: the fallback is a plain bucket."""
+    """The fallback is a plain bucket, so the flow's debt is that of the last level."""
     bench = benches[1]
     pair = Pair(bench, [POLICED])
     bench.state.configure(0, 0, NS_PER_S, bytes(20))

@@ -90,7 +90,7 @@ def filters(topology: Topology) -> list[str]:
 
 
 def expected(way: str, *hooks: str) -> list[str]:
-    """What there has to be for these hooks, one an interface."""
+    """The expected programs for these hooks, one an interface."""
     return [
         line
         for hook in hooks
@@ -203,7 +203,7 @@ def test_a_reload_that_changes_no_match_needs_no_new_program(
 
 
 def test_a_reload_changes_what_a_flow_is(topology: Topology, start: Start) -> None:
-    """From five-tuples to sources and back; the sample begins empty each time."""
+    """Flows change from five-tuples to sources and back; the sample begins empty each time."""
     datapath = start()
     sent = 0
     for flow, flows in ((None, 4), (SourcePrefix(24), 1), (SourcePrefix(), 1), (None, 4)):
@@ -314,7 +314,7 @@ def test_packets_that_come_while_limits_move_are_charged_and_counted() -> None:
 
 @pytest.mark.parametrize("flow", [None, SourcePrefix(24)])
 def test_a_snapshot_says_what_the_program_does_next(flow: SourcePrefix | None) -> None:
-    """With the limit's tokens and the flow's; the seventh packet of a flow leaves too few."""
+    """The copy has the tokens of limit and flow; the seventh packet of a flow leaves too few."""
     recorded = Recorded()
     datapath = KernelDatapath("asked", attachment=lambda _: recorded)
     record = Enforcement(depth=1000, flow_rate=10, flow_depth=1000, reserve=600)

@@ -272,7 +272,7 @@ def test_an_interface_may_go_and_come_back(topology: Topology, start: Start) -> 
 
 
 def test_flow_keys_are_comparable_across_processes(topology: Topology, start: Start) -> None:
-    """What `evict` gets is what `flows` showed."""
+    """`evict` gets the names that `flows` showed."""
     datapath = start()
     datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
     send_udp(topology, SINK[4], 1)

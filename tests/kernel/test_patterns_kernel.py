@@ -38,7 +38,7 @@ PAIR = ["link add px0 type veth peer name qx0"]
 
 
 def _has(kind: str) -> bool:
-    """Whether this kernel has such interfaces; tried in a namespace of its own."""
+    """Whether this kernel has interfaces of this kind, tried in a namespace of its own."""
     done = subprocess.run(
         ["unshare", "--net", "ip", "-batch", "-"],
         input="\n".join(PAIR + KINDS[kind]),

@@ -77,7 +77,7 @@ def capture(link: None) -> Iterator[socket.socket]:
 
 
 def datagrams(capture: socket.socket, count: int) -> list[bytes]:
-    """So many IP packets that carry UDP to the gossip port."""
+    """The next `count` IP packets that carry UDP to the gossip port."""
     packets: list[bytes] = []
     deadline = time.monotonic() + DEADLINE_S
     while len(packets) < count:
@@ -93,7 +93,7 @@ def datagrams(capture: socket.socket, count: int) -> list[bytes]:
 
 
 def received(receiver: Transport, count: int) -> list[tuple[str, Any]]:
-    """So many messages, which were captured on the way in: the socket has them in a moment."""
+    """The next messages, captured on the way in: the socket has them in a moment."""
     got: list[tuple[str, Any]] = []
     while len(got) < count:
         ready, _, _ = select.select([receiver._socket], [], [], DEADLINE_S)
@@ -119,14 +119,14 @@ def meet(left: Transport, right: Transport, capture: socket.socket) -> None:
 
 
 def ip_length(packet: bytes) -> int:
-    """What the IP header says; IPv6 does not count the header itself."""
+    """The length in the IP header; IPv6 does not count the header itself."""
     if packet[0] >> 4 == 4:
         return int.from_bytes(packet[2:4], "big")
     return 40 + int.from_bytes(packet[4:6], "big")
 
 
 def updates(count: int) -> list[PushsumUpdate]:
-    """What a limiter sends in so many intervals."""
+    """The packets that a limiter sends in some intervals."""
     membership = PushsumMembership("left", ["right"], 3, 50_000_000)
     fabric = PushSum(membership=membership, limit_id=1, quantity=Quantity.RATE)
     fabric.receive("right", pushsum(1, 0, 1.0, 0.5), 0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from drld.allocators.adaptive import Adaptive, AdaptiveParameters
 from drld.allocators.base import Allocation, InForce
-from drld.gossip.fabrics.sliding_extreme import sliding_min
+from drld.gossip.fabrics.sliding_min import SlidingMin
 from drld.gossip.wire.update_codec import to_float32
 from drld.model import Demand, GlobalView
 
@@ -39,7 +39,7 @@ class _Limiter:
         self.share = share
         self.allocator = Adaptive(NEWEST)
         self.told: list[tuple[float, float]] = [(0.0, 0.0)]
-        self.least = [sliding_min((OLDEST + 1) * STEP_NS) for _ in range(2)]
+        self.least = [SlidingMin((OLDEST + 1) * STEP_NS) for _ in range(2)]
         self.naive = naive
         self.last: Allocation | None = None
 

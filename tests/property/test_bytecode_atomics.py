@@ -37,7 +37,7 @@ def programs(draw: st.DrawFn) -> bytes:
 
 
 def steps(program: bytes, decisions: Random) -> Iterator[bytes]:
-    """What is executed, where each branch is taken or not at random; of jumps the kind alone."""
+    """The executed instructions, with random branches; a jump counts by its kind alone."""
     index = 0
     while True:
         each = program[8 * index : 8 * index + 8]

@@ -41,7 +41,7 @@ def programs(draw: st.DrawFn) -> bytes:
 
 
 def steps(program: bytes, decisions: Random) -> Iterator[tuple[int, int]]:
-    """What is executed, where each branch is taken or not at random: operation and number."""
+    """The executed instructions, with random branches: operation and number."""
     index = 0
     while True:
         operation, _, offset, value = struct.unpack_from("<BBhi", program, 8 * index)

@@ -13,7 +13,7 @@ from drld.allocators.fair import Fair
 from drld.allocators.loan import LAST_TICKS, LoanAccount
 from drld.allocators.water_level import water_level
 from drld.estimate.flows import FlowState
-from drld.gossip.fabrics.sliding_extreme import sliding_min
+from drld.gossip.fabrics.sliding_min import SlidingMin
 from drld.model import NS_PER_S, Enforcement
 from drld.police.token_bucket import TokenBucket
 
@@ -223,7 +223,7 @@ def most_in_strict_shares(size: int, age: int, seed: int, changes: float, later:
     rng = Random(seed)
     fairs = [make(margin=0.0) for _ in range(size)]
     news_ns = age * TICK_NS
-    lasting = [sliding_min(news_ns + TICK_NS) for _ in range(size)]
+    lasting = [SlidingMin(news_ns + TICK_NS) for _ in range(size)]
     history: list[list[tuple[int, float]]] = [[(0, 0.0)] for _ in range(size)]
     for extreme in lasting:
         extreme.update(0.0, 0)

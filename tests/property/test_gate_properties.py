@@ -91,7 +91,7 @@ def test_packets_with_one_outline_say_the_same(name: str) -> None:
 
 
 class ForgetfulGate:
-    """What a gate does, with no memory, and no short cut for a packet under one limit."""
+    """A gate without memory, and without the short cut for a packet under one limit."""
 
     def __init__(self, rng: Random) -> None:
         self.counts = Counts()

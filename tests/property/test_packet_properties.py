@@ -1,4 +1,4 @@
-"""What scapy builds, `parse` reads back."""
+"""`parse` reads packets that scapy built."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ demands = st.one_of(st.just(0.0), st.floats(0, 1e10), st.floats(0, 1e-3))
 
 
 class Sum:
-    """Of values and of weights."""
+    """The sums of values and of weights."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -49,7 +49,7 @@ class Ledger(BareFleet):
         """The life of its receiver's epoch in which a link was used last."""
         self.lives: defaultdict[str, int] = defaultdict(int)
         self.brought: defaultdict[int, Sum] = defaultdict(Sum)
-        """By those that have left the epoch."""
+        """The mass that limiters had when they left the epoch."""
         self.gone: defaultdict[int, Sum] = defaultdict(Sum)
         """Left behind, discarded, or (negative) counted more than once."""
         self.largest = 0.0
@@ -181,7 +181,7 @@ def carry_out(fleet: Ledger, what: str, index: int, demand: float) -> None:
     wanted=st.sampled_from([1.0, 1.0, 1.0, 0.0]),
 )
 def test_mass_is_conserved(size: int, steps: Steps, wanted: float) -> None:
-    """In one epoch, whatever is reordered or repeated.
+    """Mass is conserved in one epoch, although updates are reordered or repeated.
 
     Time stands still, so that no limiter times out and no epoch begins.
     """
@@ -223,7 +223,7 @@ def test_epochs(size: int, steps: Steps) -> None:
     tokens=st.integers(0, 8),
 )
 def test_a_split_is_exact(value: float, weight: float, shares: int, tokens: int) -> None:
-    """What leaves is what the wire carries, to the last bit: nothing is rounded away."""
+    """A split takes out exactly the mass that the wire carries."""
     mass = Mass()
     mass.add(Pair(value, weight), peers=1)
     before = Fraction(mass.value), Fraction(mass.weight)

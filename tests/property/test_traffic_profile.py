@@ -130,7 +130,7 @@ def test_seconds_without_traffic_do_not_count() -> None:
 
 
 def test_memory_is_bounded_and_rates_without_hope_are_given_up() -> None:
-    """From the smallest rate to the largest, and on for a day of ticks of 10 s."""
+    """A day of ticks of 10 s, with rates from the smallest to the largest."""
     profile = TrafficProfile(LEAST, 0)
     for tick in range(8640):
         arrived = 10 ** (tick % 11)

@@ -80,7 +80,7 @@ def carry_out(fleet: BareFleet, faults: list[tuple[str, int, int]]) -> None:
 def test_loss_repetition_and_disorder_change_no_total(
     values: list[float], faults: list[tuple[str, int, int]]
 ) -> None:
-    """Of a fleet that knows itself, while demands stay as they are."""
+    """A fleet in which all know each other, while demands stay the same."""
     fleet = BareFleet("tree", len(values))
     fleet.demand = dict(zip(fleet.names, values, strict=True))
     fleet.rounds(20)

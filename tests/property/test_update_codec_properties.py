@@ -19,7 +19,7 @@ from ..tags import tagger
 limits, sequences = st.integers(1, 65535), st.integers(0, 2**32 - 1)
 quantities = st.sampled_from(Quantity)
 alone = quantities.filter(lambda it: it is not Quantity.BACKLOG)
-"""Those that limits share without another; push-sum carries no others."""
+"""Quantities that a limit shares alone; push-sum carries no others."""
 positive = st.floats(0, MAX_VALUE)
 BY_FABRIC = (
     st.builds(
@@ -45,7 +45,7 @@ keys = st.binary(max_size=MAX_KEY_SIZE)
 
 
 def rounded(update: Update) -> Update:
-    """What arrives of an update."""
+    """An update as it arrives."""
     update = replace(update, value=to_float32(update.value))
     if isinstance(update, MeshUpdate) and update.rest is not None:
         return replace(update, rest=to_float32(update.rest))

@@ -33,7 +33,7 @@ BURST = LIMIT // 10
 SECONDS = 12
 """Of a run."""
 BEGIN_S = 3.0
-"""Until then nobody has traffic; later than a detection time."""
+"""The begin of traffic, later than a detection time."""
 
 
 class NoAccount(LoanAccount):
@@ -145,7 +145,7 @@ def pulses(fleet: PacketFleet, rng: Random) -> None:
 
 
 def in_turn(fleet: PacketFleet, rng: Random) -> None:
-    """One after the other sends twice the limit for a short while: what it had told is not true."""
+    """One limiter after the other sends twice the limit for a moment; its last value is wrong."""
     turn_s = rng.choice((0.1, 0.3, 1.0))
     names = fleet.names
     packets = round(2 * turn_s * LIMIT / PACKET)

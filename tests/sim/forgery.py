@@ -1,4 +1,4 @@
-"""What one accepted forged update does to a fleet: how much, and for how long.
+"""The harm of one accepted forged update to a fleet: how much, and for how long.
 
 `python -m tests.sim.forgery` prints the table of results/security.md. Ten limiters share a limit of
 10 Mbit/s and want 20; after 10 s one of them takes one forged update for a peer's. The forger knows
@@ -37,13 +37,13 @@ FORGED_S = 10
 
 
 class Harm(NamedTuple):
-    """What came of it, in parts of what the limit lets through in a second."""
+    """The effect, in parts of the bytes that the limit lets through in a second."""
 
     most: float
     """Highest and lowest rate of the fleet over a second, as part of the limit."""
     least: float
     excess_s: float
-    """What was forwarded beyond the limit, in seconds of the limit; and what less."""
+    """The bytes forwarded beyond the limit, and below it, in seconds of the limit."""
     lack_s: float
     until_s: float
     """When a second was last more than a tenth off, after the forgery."""

@@ -65,7 +65,7 @@ def test_so_do_other_allocators(
 def test_so_do_limits_whose_interval_is_longer(
     fabric: str, flows: list[int], events: list[Event], seed: int, intervals: int
 ) -> None:
-    """Than that of the gossip."""
+    """The limit's interval is longer than a gossip round."""
     made = FluidFleet(fabric, flows, seed=seed, interval_ns=intervals * TICK_NS)
     assert excess(made, events, watched=30) <= MOST
 
@@ -207,7 +207,7 @@ def test_a_schedule_may_have_a_limiter_join_a_fleet_without_a_free_place() -> No
 def test_a_limiter_whose_daemon_fails_has_shrunk_before_others_take_its_part(
     what: str, fabric: str, flows: list[int], who: int, frozen: int
 ) -> None:
-    """Nobody gets more than he had before the datapath of the dead has fallen back.
+    """No limiter gets more than before until the dead daemon's datapath has fallen back.
 
     That may enforce more than it did, its static share, before the others have given that up: so
     much, and not more, the sum may be too large meanwhile.
@@ -241,7 +241,7 @@ def test_a_limiter_whose_daemon_fails_has_shrunk_before_others_take_its_part(
 @pytest.mark.parametrize("fabric", SAFE)
 @pytest.mark.parametrize("size", [2, 5, 9])
 def test_a_daemon_that_continues_takes_no_more_than_its_share(fabric: str, size: int) -> None:
-    """However long it was frozen: until its demand, and that of its peers, was forgotten or not."""
+    """It was frozen for less, and for more, than it takes to forget its demand, or its peers'."""
     counted = FluidFleet(fabric, [1] * size, seed=1).detection_intervals
     for frozen in (counted // 2, counted * 3 // 4, counted, 2 * counted):
         made = FluidFleet(fabric, [4] * size, seed=frozen)
@@ -297,7 +297,7 @@ def test_limiters_that_are_cut_off_and_die_before_they_have_shrunk(
     ],
 )
 def test_after_healing_the_limit_is_used_again(fabric: str, size: int, apart: int) -> None:
-    """However long they were apart; with demand at all limiters."""
+    """The time apart does not matter, with demand at all limiters."""
     made = FluidFleet(fabric, [1, 9, 2, 2, 1, 1, 5, 1, 1, 3][:size], seed=size)
     made.run(80)
     made.cut(parted(made.names, set(made.names[: size // 2])))
@@ -312,7 +312,7 @@ def test_after_healing_the_limit_is_used_again(fabric: str, size: int, apart: in
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("away", [0, 15, 120])
 def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
-    """Whether it was away for long, for short, or restarted at once; and it rejoins at its share.
+    """It was away for long, for short, or restarted at once; it rejoins at its share.
 
     Later than a detection time after it returned the others believe in what all want together, it
     included; and it gets no more than its share before it is heard.
@@ -340,7 +340,7 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
 
 @pytest.mark.parametrize("fabric", SAFE)
 def test_a_restart_at_once_is_hardly_felt(fabric: str) -> None:
-    """Too quick to be missed: the others believe in nearly the same total all the time."""
+    """The peers do not notice the restart, and believe nearly the same total all the time."""
     flows = [3, 5, 1, 2, 4, 2]
     for restarted in range(len(flows)) if fabric == "tree" else (1,):
         made = FluidFleet(fabric, flows, seed=restarted)
@@ -359,7 +359,7 @@ def detection_ns(kind: str, size: int) -> int:
 
 
 def test_detection_times() -> None:
-    """As in docs/conservative-rule.md, at 50 ms."""
+    """The detection times of docs/conservative-rule.md, at 50 ms."""
     documented = {
         "mesh": {2: 1.45, 10: 1.45, 50: 1.45, 200: 1.45},
         "tree": {2: 2.1, 10: 2.5, 50: 2.9, 200: 3.3},
@@ -371,6 +371,6 @@ def test_detection_times() -> None:
 
 
 def test_the_detection_time_grows_with_the_fleet_and_no_faster_than_its_logarithm() -> None:
-    """In a tree."""
+    """The detection time of a tree."""
     times = [detection_ns("tree", size) for size in (2, 4, 8, 16, 32, 64)]
     assert {later - sooner for sooner, later in itertools.pairwise(times)} == {4 * TICK_NS}

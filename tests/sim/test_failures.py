@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from drld.gossip.fabrics.tree_membership import TreeMembership
 
 from ..factories import TICK_NS
-from ..fleets.events import Event, flows, slow
+from ..fleets.events import Event, flows, parted, slow
 from ..fleets.limiters import FluidFleet
 from .conservative import MOST
 from .failures import FAILURES, LINKS, excess
@@ -66,3 +66,38 @@ def test_a_frozen_orphan_does_not_take_its_dead_parent_again() -> None:
     made.nodes["l2"].kill()
     made.run(24)
     assert membership.parent == "l4"
+
+
+def test_an_orphan_that_joins_another_tree_divides_by_the_demand_of_the_old_one() -> None:
+    """Until its lost parent is forgotten; the new parent knows of one flow only.
+
+    Without that, the sum was 1.60 of the limit.
+    """
+    made = FluidFleet("tree", [30, 30, 30, 30, 30, 1, 30, 30], seed=1)
+    made.run(80)
+    membership = made.nodes["l0"].managed.limiter.membership
+    assert isinstance(membership, TreeMembership)
+    assert membership.parent == "l6"
+    # l5 hears l0 and no other limiter.
+    made.cut(parted(made.names, {"l5"}) - {("l0", "l5"), ("l5", "l0")})
+    made.run(made.detection_intervals + 60)
+    made.watch()
+    made.nodes["l6"].kill()
+    made.run(made.detection_intervals)
+    assert membership.parent == "l5"
+    assert made.most <= MOST + 1 / 8
+
+
+@pytest.mark.parametrize("returning", ["l1", "l2"])
+def test_limiters_that_return_to_their_parent_count_once(returning: str) -> None:
+    """Another limiter is dead. Once its share was in force again for a moment: 1.07 of the limit."""
+    made = FluidFleet("tree", [5] * 9, seed=1)
+    made.run(80)
+    made.nodes["l3"].kill()
+    made.run(made.detection_intervals + 20)
+    made.cut(parted(made.names, {returning}))
+    made.run(made.detection_intervals + 20)
+    made.watch()
+    made.cut(())
+    made.run(made.detection_intervals + 20)
+    assert made.most <= MOST

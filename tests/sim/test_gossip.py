@@ -100,7 +100,7 @@ RESTLESS = {0.0: 0.03, 0.05: 0.05, 0.2: 0.16}
 @pytest.mark.parametrize("loss", STEADY)
 @pytest.mark.parametrize("size", [2, 10, 50])
 def test_push_sum_under_loss(size: int, loss: float) -> None:
-    """Of steady demand."""
+    """A fleet with steady demand."""
     squares = []
     for seed in range({2: 16, 10: 5, 50: 1}[size]):
         made = fleet("pushsum", size, seed, Conditions(loss=loss))
@@ -284,7 +284,7 @@ def test_halves_that_were_apart_become_one_again(fabric: str, loss: float) -> No
 
 @pytest.mark.parametrize(("size", "loss"), [(2, 0.2), (10, 0.2), (50, 0.2), (10, 0.4)])
 def test_epochs_do_not_storm(size: int, loss: float) -> None:
-    """However much is lost, an epoch lives for two settling times; all agree on its number."""
+    """At any loss an epoch lives for two settling times, and all agree on its number."""
     made = fleet("pushsum", size, 1, Conditions(loss=loss))
     made.run(start_up("pushsum", size))
     begun = 0

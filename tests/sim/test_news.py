@@ -28,7 +28,7 @@ def fleet(fabric: str, size: int, seed: int, path: float) -> Fleet:
 
 @pytest.mark.parametrize("path", [0.0, 0.5, 1.0])
 def test_in_a_mesh_news_is_as_old_as_a_path_is_long(path: float) -> None:
-    """What a round tells replaces what the one before told, and is there a path later."""
+    """The value of a round replaces the one before, and arrives a path's delay later."""
     for seed in range(3):
         made = fleet("mesh", 6, seed, path)
         assert path - 0.5 <= oldest(made, made.names) <= path <= assumed(made)
@@ -37,7 +37,7 @@ def test_in_a_mesh_news_is_as_old_as_a_path_is_long(path: float) -> None:
 @pytest.mark.parametrize("size", [2, 5, 12])
 @pytest.mark.parametrize("path", [0.0, 0.5, 1.0])
 def test_in_a_tree_every_hop_takes_a_path_and_an_interval_at_most(path: float, size: int) -> None:
-    """But the last one, where news is looked at when it comes; half of it where phases vary."""
+    """A hop takes a round less for the last one, and half a round on average if phases vary."""
     for seed in range(3):
         made = fleet("tree", size, seed, path)
         most = hops(made.names) * (path + 1) - 1

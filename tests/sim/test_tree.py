@@ -123,7 +123,7 @@ def test_moving_demands_are_followed_again_soon_after_a_death(size: int) -> None
 def test_orphans_that_find_another_parent_and_return_are_counted_at_least_once(
     size: int, seed: int
 ) -> None:
-    """By all but those below them; and once, as soon as the dead limiter is forgotten."""
+    """Until the dead limiter is forgotten, all limiters but those below them count them twice."""
     made = started(size, seed)
     chosen = parents(made)
     orphaned = [name for name in made.names if name in chosen.values() and chosen[name]]
@@ -187,7 +187,7 @@ def test_half_of_the_fleet_dies_and_returns(size: int) -> None:
 
 @pytest.mark.parametrize("size", [2, 10, 50])
 def test_a_quick_restart_changes_nothing_for_the_others(size: int) -> None:
-    """Of the restarted one the total of before stands until it says what it has."""
+    """The restarted limiter's last sum counts until it sends another."""
     made = started(size, 1)
     total = made.total
     chosen = parents(made)

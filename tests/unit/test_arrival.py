@@ -1,4 +1,4 @@
-"""Where arrival times come from, as far as no kernel is needed for it."""
+"""The sources of arrival times, as far as they need no kernel."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FakeAttachment:
 def arrival(
     wanted: str = "auto", source: str = KERNEL, attachment: FakeAttachment | None = None
 ) -> Arrival:
-    """As if it had found this source."""
+    """A source of arrival times that is always found."""
     clock = Clock()
     made = Arrival("lim1", wanted, clock, clock, attachment or FakeAttachment())
     made.source = source

@@ -9,7 +9,7 @@ from drld.police.arrival_time import LATEST_NS, SLACK_NS, ArrivalTimes
 
 MS = 1_000_000
 WALL_NS = 1_800_000_000 * NS_PER_S
-"""What the wall clock is ahead, at first."""
+"""The wall clock's lead at first, ns."""
 
 
 class Clocks:
@@ -46,7 +46,7 @@ def charged(times: ArrivalTimes) -> tuple[int, int, int]:
 
 
 def stamp(time_ns: int) -> float:
-    """As the queue's library gives it: whole microseconds, in seconds."""
+    """A stamp as the queue's library gives it: whole microseconds, in seconds."""
     return time_ns // 1000 / 1e6
 
 

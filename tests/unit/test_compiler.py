@@ -1,4 +1,4 @@
-"""Where compiled programs are kept; tests/kernel compiles them."""
+"""The files of compiled programs; tests/kernel compiles them."""
 
 import platform
 import shutil

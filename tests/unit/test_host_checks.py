@@ -1,4 +1,4 @@
-"""What the doctor makes of facts that concern packets."""
+"""The doctor's findings from facts about packets."""
 
 from __future__ import annotations
 

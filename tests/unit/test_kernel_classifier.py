@@ -146,7 +146,7 @@ def inside(address: str, network: object) -> bool:
 def test_a_limit_that_has_all_packets_of_a_family_to_itself_is_not_looked_for(
     limits: list[LimitSpec], slots: tuple[int, int, int]
 ) -> None:
-    """By family: IPv4, IPv6, unknown addresses; one more than the slot."""
+    """One more than the slot, for IPv4, IPv6 and unknown addresses."""
     hook = tables(limits).hook
     found = tuple(
         layout.FAMILY.unpack_from(hook, layout.HOOK.size + number * layout.FAMILY_BYTES)[3]

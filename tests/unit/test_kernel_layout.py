@@ -18,7 +18,7 @@ from ..factories import limit_spec
     ],
 )
 def test_a_record_says_how_much_time_counts(rate: int, depth: int, span: int) -> None:
-    """So much that it fills the bucket from a debt of 2**30 bytes."""
+    """The span fills the bucket from a debt of 2**30 bytes."""
     mode, packed_rate, packed_depth, packed_span = layout.RECORD.unpack(
         layout.record(Enforcement(fill_rate=rate, depth=depth))
     )

@@ -1,4 +1,4 @@
-"""Who is there and whose turn it is: timeouts, denial, rounds, and who counts whom out first."""
+"""The membership: timeouts, denial, rounds, and the order in which peers are counted out."""
 
 from collections import Counter
 from random import Random
@@ -25,7 +25,7 @@ def membership(peers: int = 1, fanout: int | None = None) -> Membership:
 
 
 def hearing() -> Membership:
-    """One that has heard its only peer, at 0."""
+    """A membership that has heard its only peer, at 0."""
     fleet = membership()
     fleet.receive("p0", heartbeat(0), 0)
     return fleet

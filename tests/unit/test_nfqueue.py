@@ -23,7 +23,7 @@ from ..factories import TICK_NS, limit_spec
 
 
 class FakePacket:
-    """What the library hands to the callback, as far as we look at it."""
+    """A packet as the library passes it to the callback, with the parts that drld uses."""
 
     mark = 0
 
@@ -155,7 +155,7 @@ def test_a_start_that_the_queue_refuses_leaves_nothing(unmarking: NfqueueDatapat
 def test_a_queue_copies_whole_packets_without_the_right_to_force_its_buffer(
     monkeypatch: pytest.MonkeyPatch, refused: int | None
 ) -> None:
-    """In a user namespace, only the host's maximum can be had."""
+    """A user namespace allows the host's maximum only."""
 
     class Socket:
         options: ClassVar[list[int]] = []

@@ -338,7 +338,7 @@ def test_a_dead_peer_that_gossips_is_probed_at_once_and_at_most_once_a_period() 
 
 
 def test_a_dead_peer_that_gossips_without_refuting_is_probed_once_a_period() -> None:
-    """However soon it answers: a liar has said it of all with the largest counter."""
+    """An attacker has spread a rumour with the largest counter, which no refutation exceeds."""
     bench = answered()
     for peer in ("c", "d"):
         lie = Rumour(subject(peer), LIVES[peer], 2**32 - 1, State.DEAD)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, make_dataclass, replace
-from operator import lt
 from typing import Any
 
 import pytest
 
 from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
-from drld.gossip.fabrics.sliding_extreme import SlidingExtreme
+from drld.gossip.fabrics.sliding_min import SlidingMin
 from drld.managed_limit import ManagedLimit
 from drld.registry.model.merge import merge
 from drld.spec import LimiterSpec, ProbeSpec
@@ -111,12 +110,12 @@ def test_a_new_field_of_a_managed_limit_survives_another_allocator() -> None:
     assert new.note == "kept"
 
 
-def test_a_new_field_of_a_sliding_extreme_survives_another_span() -> None:
-    class Named(SlidingExtreme):
+def test_a_new_field_of_a_sliding_minimum_survives_another_span() -> None:
+    class Named(SlidingMin):
         __slots__ = ("name",)
         name: str
 
-    made = Named(10, lt)
+    made = Named(10)
     made.name = "kept"
     made.update(2.0, 0)
     changed = made.over(20, factor=3.0)

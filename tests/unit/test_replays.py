@@ -1,4 +1,4 @@
-"""What was recorded comes again at a limiter with its real socket: counted, and nothing else.
+"""Recorded datagrams come again at a limiter's real socket: they are counted, and change nothing.
 
 With keys and without; tests/kernel/test_keys_kernel.py does it to daemons.
 """

@@ -18,7 +18,7 @@ AGAIN = Refusal.REPLAYED
 
 
 def verdicts(*numbers: int) -> list[int | Refusal]:
-    """What each in turn says was lost, or why it is discarded."""
+    """The result of `accept` for each number in turn."""
     sequences = Sequences()
     return [sequences.accept(number) for number in numbers]
 
@@ -175,7 +175,7 @@ def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
 
 
 def test_a_session_costs_as_much_as_was_used_in_the_one_before() -> None:
-    """However many limits there are, and however many sessions the peer opens."""
+    """The cost does not depend on the number of limits, nor of the peer's sessions."""
     numbering = Numbering()
     limits = [numbering.of("a", limit) for limit in range(1000)]
     for sequences in limits:

@@ -11,7 +11,7 @@ def pair() -> tuple[Session, Session]:
 
 
 def answer(session: Session, hello: Hello) -> Hello:
-    """What a session answers to a greeting by which it has met nobody yet."""
+    """The answer of a session to a greeting that proves no life."""
     reaction = session.receive(hello)
     assert not reaction.met
     assert reaction.answer is not None
@@ -19,7 +19,7 @@ def answer(session: Session, hello: Hello) -> Hello:
 
 
 def proof(session: Session, hello: Hello) -> Hello:
-    """What a session answers to a greeting by which it has met its peer."""
+    """The answer of a session to a greeting that proves the peer's life."""
     reaction = session.receive(hello)
     assert reaction.met
     assert reaction.answer is not None

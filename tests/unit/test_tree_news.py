@@ -1,4 +1,4 @@
-"""What a limiter of a tree tells between two rounds: what has changed by much."""
+"""The updates of a tree between two rounds: sums that have changed by much."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from drld.gossip.fabrics.tree_ranks import Role
 from .test_tree import CHILD, NEIGHBOURS, NOW, PARENT, TICK, publish, settled, tree, update
 
 TOTAL = 43.5
-"""Of `settled`, which has 43 beside its own 0.5."""
+"""The total of `settled`, which knows 43 beside its own 0.5."""
 
 
 def told() -> Tree:
-    """One that has told its neighbours everything."""
+    """A tree that has sent its neighbours all sums."""
     fabric = settled()
     publish(fabric, 0.5, NOW)
     return fabric

@@ -118,7 +118,7 @@ def test_a_second_quantity_is_carried_by_tree_and_mesh(update: Update) -> None:
 
 
 def common(update: Update) -> list[tuple[bytes, str]]:
-    """What is refused of any fabric, and why."""
+    """Updates that every fabric refuses, with the reason."""
     body = encode(update)
     return [
         (b"", "length"),

@@ -15,16 +15,16 @@ confirms a parent; one with the role `PARENT` confirms a child.
 State of a neighbour, by the time since its last confirmation, in intervals. h is the number of bits
 of N.
 
-    11        SILENT: the number of limiters behind it no longer counts
     12        LOST: a child takes another parent
+    17 + h    silent: the limiters behind it no longer count
     26 + 2 h  the demand behind it no longer counts
 
 The number of limiters decides which part of the limit is in force, and the demand how it is
-divided. So the number goes first (docs/conservative-rule.md). It falls when it has been lower for
-6 + h intervals, because the orphans of a dead limiter have other parents by then. A higher number
-counts after 8 + 2 h intervals (`Membership.rise_ns`): every limiter must know the demand before any
-limiter uses the shares. At 20 % loss, 11 updates in a row are lost twice in 10^8; at 40 %, four
-times in 10^5.
+divided. So the number goes first (docs/conservative-rule.md). Before that, orphans have had 5 + h
+intervals to be counted through other parents. They count twice meanwhile, but not for long enough
+to matter: a higher number counts after 8 + 2 h intervals (`Membership.rise_ns`), because every
+limiter must know the demand before any limiter uses the shares. At 20 % loss, 12 updates in a row
+are lost four times in 10^9; at 40 %, twice in 10^5.
 
 Parents. A limiter asks its best candidate in each round until that is its parent. When a parent
 comes back, its former children rejoin it only once it knows at least as many limiters as their
@@ -51,14 +51,11 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
-from drld.gossip.fabrics.member_bridge import MemberBridge
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.tree_ranks import Role, candidates, rank
 from drld.gossip.fabrics.tree_update import TreeUpdate
 from drld.model import HEARTBEAT, Quantity
 
-SILENT = 11
-"""Intervals without a confirmation after which the limiters behind a neighbour do not count."""
 LOST = 12
 """Intervals without a confirmation after which a limiter takes another parent."""
 
@@ -80,7 +77,6 @@ class TreeMembership(Membership):
     ) -> None:
         """About `fanout` limiters prefer this one as their parent."""
         self._fanout_wanted = fanout
-        self._silent_ns = SILENT * interval_ns
         self._lost_ns = LOST * interval_ns
         super().__init__(name, peers, None, interval_ns)
 
@@ -106,7 +102,6 @@ class TreeMembership(Membership):
         self._next_candidate = 0
         self._seeking = False
         """Whether the parent is missing, or not heard."""
-        self._bridge = MemberBridge(self.bridged_ns, self.interval_ns)
         self._dead: set[str] = set()
         """The peers that the probes found dead, or that have left."""
         self._listening_since_ns: int | None = None
@@ -120,10 +115,10 @@ class TreeMembership(Membership):
         self.branching = max(1, min(self._fanout_wanted or len(peers), len(peers)))
         height = (len(peers) + 1).bit_length()
         self.rise_ns = (8 + 2 * height) * interval_ns
+        self._silent_ns = (17 + height) * interval_ns
+        """The time after its last confirmation for which the limiters behind a neighbour count."""
         self.counted_ns = (26 + 2 * height) * interval_ns
         """The time after its last confirmation for which the demand behind a neighbour counts."""
-        self.bridged_ns = (6 + height) * interval_ns
-        """The time for which a number of limiters must have been lower until it falls."""
         self.overlap_ns = (1 + height) * interval_ns
         """The time for which a former parent still gets a parent's updates."""
         self._candidates = candidates(self.name, self.peers, self.branching)
@@ -147,7 +142,6 @@ class TreeMembership(Membership):
             self.parent = self._rest = None
         if self._best_candidate != best:
             self._best_knows = 0
-        self._bridge = self._bridge.over(self.bridged_ns)
         known = self._peers
         self._dead &= known.keys()
         self._to_answer = [peer for peer in self._to_answer if peer in known]
@@ -314,8 +308,7 @@ class TreeMembership(Membership):
         if now_ns == self._looked_ns and not self._heard_since:
             return self._connected
         self._look(now_ns)
-        members = self._bridge.update(now_ns, self._members(now_ns), self._members)
-        connected, unnamed = self.named(members - 1, now_ns)
+        connected, unnamed = self.named(self._members(now_ns) - 1, now_ns)
         # To compare equal sets of thousands of names takes long. Mostly it is the same set.
         same = connected is self._connected or connected == self._connected
         changed = not same or unnamed != self.unnamed
@@ -324,10 +317,6 @@ class TreeMembership(Membership):
             self.unnamed = unnamed
         self._note_change(changed, now_ns)
         return self._connected
-
-    def steady(self, now_ns: int) -> bool:
-        """See `Membership`; and the number of limiters is not about to fall."""
-        return super().steady(now_ns) and self._bridge.settled
 
     def named(
         self, others: int, now_ns: int, without: Set[str] = frozenset()

@@ -124,7 +124,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         """The fields of a quantity."""
         second, unit = divmod(quantity.value, 2)
         if second and not self.carries_second:
-            raise ValueError(f"quantity must be one that this fabric carries (got {quantity})")
+            raise ValueError(f"quantity: this fabric does not carry {quantity.name}")
         return {"quantity": unit, "second": second}
 
     def decode_untrusted(self, content: bytes) -> list[AnyUpdate]:

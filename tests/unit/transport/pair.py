@@ -41,7 +41,7 @@ def introduce(a: Transport, b: Transport) -> None:
 
 
 def received(transport: Transport, datagrams: int) -> list[tuple[str, Any]]:
-    """What comes out of so many datagrams."""
+    """The messages in the next datagrams."""
     got: list[tuple[str, Any]] = []
     datagrams_taken = 0
 
@@ -70,7 +70,7 @@ def received(transport: Transport, datagrams: int) -> list[tuple[str, Any]]:
 
 
 def sealed(a: Transport) -> bytes:
-    """What a would send b."""
+    """A datagram from a to b."""
     datagram = a._by_name["b"].channel.seal(KIND, [UPDATE])
     assert datagram is not None
     return datagram

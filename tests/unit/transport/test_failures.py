@@ -24,7 +24,7 @@ def test_datagrams_that_the_kernel_refuses_are_counted(make: Make) -> None:
 
 
 def test_a_dead_peer_is_no_error(pair: Pair) -> None:
-    """Nobody listens: the ICMP message that comes back must not disturb the socket."""
+    """No process listens: the ICMP message that comes back must not disturb the socket."""
     a, b = pair
     b.close()
     for _ in range(3):

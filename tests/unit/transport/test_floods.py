@@ -179,7 +179,7 @@ def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(pair: P
 
 
 def test_a_burst_of_a_large_fleet_fits_the_buffer(pair: Pair) -> None:
-    """What 490 limiters send in an interval waits in the kernel until it is asked for."""
+    """The updates of 490 limiters in an interval wait in the kernel until the next tick."""
     a, b = pair
     for sequence in range(490):
         a.send("b", KIND, [pushsum(1, sequence, 1.0, 1.0)])

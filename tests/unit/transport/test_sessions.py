@@ -131,7 +131,7 @@ def test_a_peer_begins_one_life_in_a_turn(pair: Pair) -> None:
         channel = b._by_name["a"].channel
 
         def answer(life: Transport, its_turn: int) -> bytes:
-            """What a life says to whoever it does not know."""
+            """The HELLO of a life to a limiter that it does not know."""
             greeting = channel._seal_hello(channel.session.greet())
             opened = life._by_name["b"].channel.open_untrusted(greeting, its_turn)
             assert opened.answer is not None

@@ -1,19 +1,19 @@
-"""Numbers that follow another when it has lasted, against what they mean."""
+"""`SlidingMin`, against the minimum of all values in the window."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.gossip.fabrics.sliding_extreme import sliding_max, sliding_min
+from drld.gossip.fabrics.sliding_min import SlidingMin
 
 steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=40)
 
 
 @given(steps=steps, span_ns=st.integers(1, 12))
-def test_the_extreme_of_the_values_within_the_span(
+def test_the_minimum_of_the_values_within_the_span(
     steps: list[tuple[int, int]], span_ns: int
 ) -> None:
-    """Each value is there until the next comes."""
-    lowest, highest = sliding_min(span_ns), sliding_max(span_ns)
+    """Each value holds until the next one."""
+    lowest = SlidingMin(span_ns)
     now_ns = 0
     history: list[tuple[int, int]] = []
     for pause, value in steps:
@@ -22,15 +22,14 @@ def test_the_extreme_of_the_values_within_the_span(
         ends = [when for when, _ in history[1:]] + [now_ns + 1]
         recent = [v for (_, v), end in zip(history, ends, strict=True) if end > now_ns - span_ns]
         assert lowest.update(value, now_ns) == min(recent)
-        assert highest.update(value, now_ns) == max(recent)
         assert not lowest.settled or min(recent) == value
 
 
 @given(steps=steps, span_ns=st.integers(1, 12), factor=st.sampled_from([0.5, 1.0, 2.0]))
-def test_it_goes_on_as_if_all_had_been_so_many_times_as_large(
+def test_a_factor_applies_to_all_values_so_far(
     steps: list[tuple[int, int]], span_ns: int, factor: float
 ) -> None:
-    one, other = sliding_min(span_ns), sliding_min(span_ns)
+    one, other = SlidingMin(span_ns), SlidingMin(span_ns)
     now_ns = 0
     for number, (pause, value) in enumerate(steps):
         now_ns += pause
