@@ -90,7 +90,7 @@ def test_an_orphan_that_joins_another_tree_divides_by_the_demand_of_the_old_one(
 
 @pytest.mark.parametrize("returning", ["l1", "l2"])
 def test_limiters_that_return_to_their_parent_count_once(returning: str) -> None:
-    """Another limiter is dead. Once its share was in force again for a moment: 1.07 of the limit."""
+    """Another limiter is dead. Once its share was in force again for a moment: 1.07 in sum."""
     made = FluidFleet("tree", [5] * 9, seed=1)
     made.run(80)
     made.nodes["l3"].kill()
