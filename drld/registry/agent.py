@@ -13,21 +13,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from random import Random, SystemRandom
 
 import trio
 
 from drld.control.schema import RegistryReport
-from drld.errors import ConfigError, DatapathError, RegistryError
+from drld.errors import ConfigError, RegistryError
 from drld.log_event import event
 from drld.registry import cache
+from drld.registry.applier import Applier
 from drld.registry.etcd import CompactedError, Etcd
-from drld.registry.model.keys import Keys, source
-from drld.registry.model.merge import merge
+from drld.registry.model.keys import Keys
 from drld.registry.model.state import Event, Registry
-from drld.registry.model.takeover import take_over
 from drld.registry.records import Readers, write_members
 from drld.registry.upkeep import Upkeep
 from drld.spec import LimiterSpec
@@ -62,29 +60,18 @@ class Agent:
         raises ConfigError or DatapathError.
         """
         assert file.registry is not None
-        self.file = file
         self.known = trio.Event()
         """Set once the members of the fleet are known."""
-        self._path = path
         self._spec = file.registry
+        self._name, self._listen = file.name, file.listen
         self._keys = Keys(file.registry.fleet)
-        self._prepare = prepare
-        self._reconfigure = reconfigure
-        self._changing = trio.Lock()
-        """A lock that is held from a preparation until its configuration is in force."""
         self._registry = Registry(
             self._keys, file.name, file.listen, Readers(file.gossip.interval_ns, file.registry)
         )
+        self._applier = Applier(
+            file, path, self._registry, self._keys, prepare=prepare, reconfigure=reconfigure
+        )
         self._rng = Random(SystemRandom().getrandbits(64))
-        self._in_force: LimiterSpec | None = None
-        self._applied = 0
-        self._histories = 0
-        """Number of times that etcd had another registry than before."""
-        self._refused: dict[str, str] = {}
-        """Keys with a valid value that is not in force on this host, and the reasons."""
-        self._complaints: dict[str, str] = {}
-        """Logged reasons of values that are not in force, by key."""
-        self._host_refuses = False
         self._upkeep: Upkeep | None = None
         """The upkeep of the last session."""
         self._endpoint: str | None = None
@@ -107,11 +94,11 @@ class Agent:
 
     def spec(self) -> LimiterSpec:
         """The configuration merged from file and registry."""
-        return merge(self.file, self._path, self._registry).spec
+        return self._applier.merged()
 
     def started(self, spec: LimiterSpec) -> None:
         """Note that this configuration is in force; from now on `reconfigure` changes it."""
-        self._in_force = spec
+        self._applier.in_force = spec
         self._dirty.set()
 
     @property
@@ -125,37 +112,7 @@ class Agent:
         Raises:
             ConfigError, DatapathError: the file is refused; the old configuration stays.
         """
-        if file.registry != self.file.registry:
-            raise ConfigError(
-                [f"{self._path}: registry: cannot change while the daemon runs: restart it"]
-            )
-        async with self._changing:
-            old, new = self.file.gossip.interval_ns, file.gossip.interval_ns
-            if new != old:
-                self._registry.read_by(Readers(new, self._spec))
-            try:
-                await self._reload(file, reconfigure)
-            except BaseException:
-                if new != old:
-                    self._registry.read_by(Readers(old, self._spec))
-                raise
-
-    async def _reload(self, file: LimiterSpec, reconfigure: Callable[[LimiterSpec], None]) -> None:
-        in_force = self._in_force
-        if in_force is None:
-            raise ConfigError(
-                [f"{self._path}: registry: no reload while the members of the fleet are unknown"]
-            )
-        of_fleet = [limit for limit in in_force.limits if limit not in self.file.limits]
-        merged = merge(file, self._path, self._registry, of_fleet).spec
-        # The whole file, with those limits of the fleet that are in force here.
-        own = {limit.id for limit in file.limits}
-        before = {limit.id for limit in in_force.limits}
-        usable = [limit for limit in merged.limits if limit.id in own | before]
-        spec = replace(merged, limits=tuple(usable))
-        await self._prepare(spec)
-        reconfigure(spec)
-        self.file, self._in_force = file, spec
+        await self._applier.reload(file, reconfigure)
         self._dirty.set()
 
     def report(self) -> RegistryReport:
@@ -167,8 +124,8 @@ class Agent:
             since=self._since,
             endpoint=self._endpoint,
             error=self._error,
-            revision=self._applied,
-            members=len(registry.members.keys() | registry.presumed.keys() | {self.file.name}),
+            revision=self._applier.revision,
+            members=len(registry.members.keys() | registry.presumed.keys() | {self._name}),
             limits=len(registry.limits),
             joined=registry.joined,
             waiting_for=registry.waiting_for[:SHOWN],
@@ -189,7 +146,7 @@ class Agent:
         """Stop being a member; call it once the limiter forwards no packets any more."""
         if self._upkeep is None:
             # This incarnation never registered; an earlier, killed one may have.
-            if self.file.name not in self._registry.members:
+            if self._name not in self._registry.members:
                 return
         elif self._upkeep.taken is not None:
             return
@@ -211,16 +168,16 @@ class Agent:
         log.warning(
             "%s stays a member of fleet %s, which keeps its share for it: cannot tell etcd (%s); "
             "to remove it: drlctl fleet remove %s",
-            *(self.file.name, self._spec.fleet, self._error or "no answer", self.file.name),
+            *(self._name, self._spec.fleet, self._error or "no answer", self._name),
             extra=event("registry.stays", fleet=self._spec.fleet, reason=self._error),
         )
 
     async def _leave_at(self, endpoint: str) -> None:
-        key, alive = self._keys.member(self.file.name), self._keys.alive(self.file.name)
+        key, alive = self._keys.member(self._name), self._keys.alive(self._name)
         async with Etcd(endpoint, self._spec) as etcd:
             item = await etcd.get(key)
             # Before etcd's answer: the next start must not count on its old membership.
-            self._registry.forget(self.file.name)
+            self._registry.forget(self._name)
             await self._save()
             while item is not None and self._is_ours(item):
                 where = {key: item.revision}
@@ -232,7 +189,7 @@ class Agent:
     def _is_ours(self, item: Event) -> bool:
         """Whether a member of our name is this limiter, and not its replacement."""
         try:
-            return Readers.member(item.value or b"", item.key).address == self.file.listen
+            return Readers.member(item.value or b"", item.key).address == self._listen
         except ConfigError:
             return True
 
@@ -276,14 +233,13 @@ class Agent:
             await trio.sleep(0)
         registry.resync(items, revision, past)
         if not registry.continuous:
-            self._applied = 0  # It was a revision of another registry.
-            self._histories += 1
+            self._applier.another_registry()
         self._warn_of_loss()
         self.known.set()
         self._dirty.set()
         failures: list[RegistryError] = []
         self._upkeep = upkeep = Upkeep(
-            etcd, registry, self._spec, self.file.listen, partial(self._connected, etcd.endpoint)
+            etcd, registry, self._spec, self._listen, partial(self._connected, etcd.endpoint)
         )
         self._tell(upkeep)
         watch = partial(etcd.watch, self._keys.followed, revision + 1, self._told)
@@ -308,7 +264,7 @@ class Agent:
     def _connected(self, endpoint: str) -> None:
         """The registry is read, and our values are written."""
         self._failures = 0
-        self._complain()
+        self._applier.log_problems(self._problems())
         if self._endpoint == endpoint:
             return
         registry = self._registry
@@ -347,10 +303,10 @@ class Agent:
         registry = self._registry
         if not self.known.is_set():
             return "waiting, and limiting nothing"
-        if registry.seen or self.file.name in registry.members:
+        if registry.seen or self._name in registry.members:
             return "going on with the fleet as last known"
         return (
-            f"{self.file.name} was not a member, so no limiter counts it: enforcing the "
+            f"{self._name} was not a member, so no limiter counts it: enforcing the "
             f"static share of {self.report()['members']} limiters"
         )
 
@@ -360,64 +316,25 @@ class Agent:
         while True:
             with trio.move_on_after(RETRY_REFUSED_S):
                 await self._dirty.wait()
-            again = self._host_refuses or self._cache.error is not None
-            if self._in_force is not None and (self._dirty.is_set() or again):
+            again = self._applier.host_refuses or self._cache.error is not None
+            if self._applier.in_force is not None and (self._dirty.is_set() or again):
                 self._dirty = trio.Event()
-                async with self._changing:
-                    await self._apply(self._in_force)
+                await self._applier.apply()
+                self._applier.log_problems(self._problems())
                 await self._save()
                 if self._upkeep is not None:
                     self._tell(self._upkeep)
             await trio.sleep(APPLY_INTERVAL_S)
 
-    async def _apply(self, in_force: LimiterSpec) -> None:
-        registry = self._registry
-        # The registry may change again during this.
-        spec, problems = merge(self.file, self._path, registry, in_force.limits)
-        seen, history = registry.seen, self._histories
-        refused = dict(problems)
-        try:
-            _, host = await take_over(in_force, spec, self._put_in_force)
-        except (ConfigError, DatapathError) as error:
-            refused[self._keys.fleet] = f"the fleet as of revision {seen}: {error}"
-            self._host_refuses = True
-        else:
-            self._host_refuses = bool(host)
-            for limit_id, reason in host.items():
-                key = self._keys.limit(limit_id)
-                refused[key] = f"{source(key)}: {reason}"
-            if history == self._histories:
-                self._applied = seen
-        self._refused = refused
-        self._complain()
-
-    def _complain(self) -> None:
-        """Log each value that is not in force, once."""
-        before, self._complaints = self._complaints, self._problems()
-        new = [text for key, text in self._complaints.items() if before.get(key) != text]
-        for text in new[:SHOWN]:
-            log.warning(
-                "not in force: %s", text, extra=event("registry.refused", text, reason=text)
-            )
-        if more := max(len(new) - SHOWN, 0):
-            log.warning("not in force: %d more", more, extra=event("registry.refused", count=more))
-
-    async def _put_in_force(self, spec: LimiterSpec) -> None:
-        assert self._in_force is not None
-        if spec.limits != self._in_force.limits:
-            await self._prepare(spec)
-        self._reconfigure(spec)
-        self._in_force = spec
-
     def _tell(self, upkeep: Upkeep) -> None:
         # A limiter that cannot name all members it does not count reports that it counts none.
-        applied = 0 if self._registry.overwhelmed else self._applied
+        applied = 0 if self._registry.overwhelmed else self._applier.revision
         upkeep.tell(applied, self._problems())
 
     def _problems(self) -> dict[str, str]:
-        problems = {**self._registry.problems, **self._refused}
+        problems = self._applier.problems()
         if self._upkeep is not None and self._upkeep.taken is not None:
-            problems[self._keys.alive(self.file.name)] = self._upkeep.taken
+            problems[self._keys.alive(self._name)] = self._upkeep.taken
         return problems
 
     async def _save(self) -> None:
