@@ -34,7 +34,8 @@ from drld.control.schema import (
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon.event_log import EventLog
-from drld.daemon.report import change_report, keys_report
+from drld.daemon.fleet_report import keys_report
+from drld.daemon.limit_report import change_report
 from drld.gossip.wire.keyring import KeyRing
 from drld.planes.explanation import Explanation, read_item
 from drld.reload import differences, tables

@@ -13,7 +13,7 @@ from random import Random
 from drld.capture.spec import Match
 from drld.control.ranking import Rank
 from drld.control.schema import LimitReport, LiveLimit, PeerHealth, SortKey, StatusReport
-from drld.daemon import live, report
+from drld.daemon import fleet_report, limit_report, live
 from drld.daemon.peer_log import PeerLog
 from drld.fleet_rates import FleetRates
 from drld.gossip.wire.counts_codec import Counts
@@ -153,14 +153,14 @@ class PageDaemon(FakeDaemon):
                 "fabric": {"name": engine.spec.gossip.fabric, "branching": 3, "interval_s": 0.05},
                 "datapath": {**STATUS["datapath"], "name": "kernel"},
                 "peers": {"configured": configured, "connected": len(connected)},
-                "probes": report.probes_report(engine, now_ns),
+                "probes": fleet_report.probes_report(engine, now_ns),
                 "limits": len(engine.limits),
             }
         )
 
     def ranks(self, by: SortKey) -> Iterable[Rank]:
         self.advance(self.step_s)
-        return report.ranks(self.here.engine, by)
+        return limit_report.ranks(self.here.engine, by)
 
     def limit(self, name: str) -> LimitReport:
         return self.live_limits([self._limits[name].id])[0]

@@ -37,7 +37,7 @@ def read_allocator(where: Location, value: object, problems: Problems) -> tuple[
     try:
         return name, ALLOCATORS[name].Parameters(**given.model_dump())
     except ValueError as error:
-        # By contract the message begins with the parameter's name.
+        # The contract: the message begins with the parameter's name.
         parameter, _, text = str(error).partition(": ")
         problems.add([*where, parameter], text)
         return None

@@ -231,7 +231,7 @@ class Configuration:
                     if rest := left.keys() - table.keys():
                         unsaved[limit_id] = {key: left[key] for key in (*_NAMES, *rest)}
                 else:
-                    # Of a limit that was added without being saved, a few keys make no limit.
+                    # The limit was added without being saved, so the drop-in needs all its keys.
                     kept[limit_id] = _ids(target)[limit_id]
             elif limit_id in theirs:
                 kept[limit_id] = table

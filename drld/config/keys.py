@@ -45,7 +45,7 @@ def read_ring(where: Location, table: GossipTable, problems: Problems) -> KeyRin
     try:
         return KeyRing(keys, use, table.tag, table.accept_unauthenticated)
     except ConfigError as error:
-        # By contract each begins with the key.
+        # The contract: each begins with the key.
         for problem in error.problems:
             key, _, text = problem.partition(": ")
             problems.add([*where, key], text)

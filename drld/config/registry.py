@@ -66,7 +66,7 @@ def _go_together(table: RegistryTable, problems: Problems) -> bool:
 
 def _check_files(spec: RegistrySpec, problems: Problems) -> None:
     """Password and certificates are there: a session reads them again."""
-    # Only those who have a registry pay for its client's memory.
+    # Only configurations with a registry pay for its client's memory.
     from drld.registry.credentials import read_password, read_trust
 
     secure = spec.endpoints[0].startswith("https:")

@@ -23,7 +23,7 @@ def read_regular(
         OSError: it cannot be read.
         ValueError: it is another kind of file, or `check` raises it.
     """
-    # To open a pipe that nobody writes would wait.
+    # To open a pipe without a writer would wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)

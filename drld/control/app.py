@@ -145,7 +145,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, _error: Exception) -> Response:
-    # What happened goes to the log, which the server writes; it is a bug.
+    # This is a bug. The server writes it to the log.
     return JSONResponse({"error": "internal error"}, 500)
 
 

@@ -44,7 +44,7 @@ _BACKLOG = MAX_CONNECTIONS
 _RETRY_S = 0.2
 _PASSING = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
-    # Of a client that is gone already, or of the network on its way here: accept(2).
+    # The client has gone already, or its network has failed: accept(2).
     *(errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP),
     *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET),
 }
@@ -254,7 +254,7 @@ def _claim(
         if group is not None:
             _give(path, group)
         path.chmod(mode)
-        # Nobody can connect before listen(), so nobody ever sees it with another mode or group.
+        # No client can connect before listen(), so none sees the socket with another mode or group.
         sock.listen(_BACKLOG)
         return sock, identity
     except OSError as error:

@@ -34,7 +34,7 @@ from drld.control.schema import (
     TicksReport,
     TraceLine,
 )
-from drld.daemon import live, report
+from drld.daemon import fleet_report, limit_report, live
 from drld.daemon.enforcer import Enforcer
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
@@ -96,9 +96,9 @@ class ControlBackend:
                 configured=len(spec.peers),
                 connected=len(engine.membership.connected(now_ns)) + engine.membership.unnamed,
             ),
-            probes=report.probes_report(engine, now_ns),
+            probes=fleet_report.probes_report(engine, now_ns),
             limits=len(engine.limits),
-            gossip=report.gossip_report(self.enforcer.transport),
+            gossip=fleet_report.gossip_report(self.enforcer.transport),
             deltas=next((it for it in deltas if it is not None), None),
             config=self.reloader.report(),
             registry=None if self.registry is None else self.registry.report(),
@@ -115,24 +115,24 @@ class ControlBackend:
     def limits(self, ids: Sequence[int] | None = None) -> Iterator[LimitReport]:
         """See `Backend.limits`."""
         unsaved = self.reloader.configuration.unsaved_keys()
-        return report.limit_reports(self._engine, monotonic_ns(), unsaved, ids)
+        return limit_report.limit_reports(self._engine, monotonic_ns(), unsaved, ids)
 
     def limit(self, name: str) -> LimitReport:
         """See `Backend.limit`."""
-        (limit_report,) = self.limits([self._engine.limit_id(name)])
-        return limit_report
+        (found,) = self.limits([self._engine.limit_id(name)])
+        return found
 
     def ranks(self, by: SortKey) -> Iterator[Rank]:
         """See `Backend.ranks`."""
-        return report.ranks(self._engine, by)
+        return limit_report.ranks(self._engine, by)
 
     def peers(self) -> Iterator[PeerReport]:
         """See `Backend.peers`."""
-        return report.peer_reports(self._engine, monotonic_ns())
+        return fleet_report.peer_reports(self._engine, monotonic_ns())
 
     def explainer(self, *, misses: bool) -> Callable[[str], Iterator[Explanation]]:
         """See `Backend.explainer`."""
-        return report.explainer(self._engine, monotonic_ns, misses=misses)
+        return limit_report.explainer(self._engine, monotonic_ns, misses=misses)
 
     def datapath_of(self, kind: type[T]) -> T | None:
         """See `Backend.datapath_of`."""
@@ -145,7 +145,7 @@ class ControlBackend:
 
     def suggest(self, limit: str, part: float) -> SuggestionReport | None:
         """See `Backend.suggest`."""
-        return report.suggestion(self._engine.limits[self._engine.limit_id(limit)], part)
+        return limit_report.suggestion(self._engine.limits[self._engine.limit_id(limit)], part)
 
     def trace(
         self, limit: str
@@ -173,7 +173,7 @@ class ControlBackend:
 
     def keys(self) -> KeysReport:
         """See `Backend.keys`."""
-        return report.keys_report(self.enforcer.transport.ring, self._engine.spec.ring)
+        return fleet_report.keys_report(self.enforcer.transport.ring, self._engine.spec.ring)
 
     def change_keys(self, change: Callable[[KeyRing], KeyRing]) -> None:
         """See `Backend.change_keys`."""

@@ -150,7 +150,7 @@ class Daemon:
         for plane in self._enforcer.planes:
             if plane.has_clients and not self._stopping.is_set():
                 await servers.start(plane.serve)
-        # What was imported lives as long as the daemon. The collector need never look at it again.
+        # Imported modules live as long as the daemon. The collector need never look at them again.
         gc.freeze()
         await self._tell_ready()
 

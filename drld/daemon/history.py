@@ -118,7 +118,7 @@ class History:
         self._remember(line)
         if self.file is not None:
             self._unwritten.append(line)
-            # What memory has forgotten goes to no file either.
+            # Lines that memory has forgotten go to no file either.
             del self._unwritten[: -len(self._lines)]
             self._noted.set()
 

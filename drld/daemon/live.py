@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from heapq import nsmallest
 
 from drld.control.schema import LiveLimit, MeasuredRate, PeerHealth, Told
-from drld.daemon.report import limit_report, shared_value, verdict
+from drld.daemon.fleet_report import verdict
+from drld.daemon.limit_report import limit_report, shared_value
 from drld.engine import Engine
 from drld.fleet_rates import FleetRates, Rate
 from drld.managed_limit import ManagedLimit

@@ -25,9 +25,9 @@ from drld.daemon.change_log import differs_for_peers, log_changes
 from drld.daemon.enforcer import Enforcer
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
+from drld.daemon.limit_report import change_report
 from drld.daemon.notify import Manager
 from drld.daemon.origin import Origin, origin_of
-from drld.daemon.report import change_report
 from drld.daemon.single_flight import SingleFlight
 from drld.errors import ConfigError, DrldError
 from drld.log_event import event

@@ -11,9 +11,10 @@ import trio
 
 from drld.control.schema import TicksReport
 from drld.control.trace import TraceHub
-from drld.daemon import log_output, report
+from drld.daemon import log_output
 from drld.daemon.enforcer import Enforcer
 from drld.daemon.event_log import EventLog
+from drld.daemon.limit_report import trace_record
 from drld.daemon.notify import Manager
 from drld.daemon.peer_log import PeerLog
 from drld.model import NS_PER_S
@@ -56,4 +57,4 @@ class Ticker:
             self._events.add("peer", notice.text)
         log_output.sum_up()
         for name, tick in ticks:
-            self.traces.publish(name, partial(report.trace_record, name, tick, time.time()))
+            self.traces.publish(name, partial(trace_record, name, tick, time.time()))

@@ -11,7 +11,7 @@ from random import Random
 from socket import IPPROTO_TCP, IPPROTO_UDP
 from typing import Any
 
-from drld.daemon.report import local_limit_bps
+from drld.daemon.limit_report import local_limit_bps
 from drld.errors import ConfigError
 from drld.limiter import Tick
 from drld.model import NS_PER_S, FlowId, FlowKey

@@ -7,7 +7,8 @@ from itertools import dropwhile
 
 import pytest
 
-from drld.daemon.report import limit_report, limit_reports, peer_reports, trace_record
+from drld.daemon.fleet_report import peer_reports
+from drld.daemon.limit_report import limit_report, limit_reports, trace_record
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 

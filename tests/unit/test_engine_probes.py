@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from drld.daemon.fleet_report import peer_reports
 from drld.daemon.peer_log import Notice, PeerLog
-from drld.daemon.report import peer_reports
 from drld.gossip.health.broadcast_queue import subject
 from drld.gossip.health.config_digest import ALL, ConfigDigest, Selector
 from drld.gossip.health.probes import Probes

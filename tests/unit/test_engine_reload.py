@@ -8,7 +8,7 @@ import pytest
 
 from drld import config
 from drld.capture.spec import PacketsSpec
-from drld.daemon.report import limit_report
+from drld.daemon.limit_report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.wire.session import Met
 from drld.police.policer import Excess

@@ -13,7 +13,7 @@ import pytest
 
 from drld import config
 from drld.capture.plane import packets
-from drld.daemon.report import explainer
+from drld.daemon.limit_report import explainer
 from drld.engine import Engine
 from drld.model import FlowKey
 from drld.planes.explanation import Explanation

@@ -10,7 +10,7 @@ import pytest
 
 from drld import config, planes
 from drld.capture.plane import packets
-from drld.daemon.report import limit_reports, ranks, trace_record
+from drld.daemon.limit_report import limit_reports, ranks, trace_record
 from drld.engine import Engine
 from drld.model import FlowKey
 from drld.planes.plane import Plane

@@ -15,7 +15,7 @@ from drld import config
 from drld.cli.view.live import Seen, View, draw
 from drld.cli.view.minute import Minute
 from drld.control.schema import LimitReport, WaitsReport
-from drld.daemon.report import limit_report
+from drld.daemon.limit_report import limit_report
 from drld.engine import Engine
 from drld.errors import InputError
 from drld.limit_values import limit_values

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drld import config
-from drld.daemon.report import explainer
+from drld.daemon.limit_report import explainer
 from drld.engine import Engine
 from drld.errors import InputError
 from drld.requests.datapath import RequestDatapath

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from drld.control.schema import GossipReport
-from drld.daemon.report import gossip_report
+from drld.daemon.fleet_report import gossip_report
 from drld.daemon.running_plane import PlaneContext, RunningPlane
 from drld.gossip.wire.keyring import KeyRing
 from drld.requests.datapath import RequestDatapath
