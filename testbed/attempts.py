@@ -18,7 +18,7 @@ ATTEMPTS = 5
 
 
 def refused(disturbance: str) -> NoReturn:
-    """What a measurement does with a disturbance, unless it is to count nevertheless.
+    """Refuse a measurement that the host disturbed.
 
     Raises:
         DisturbedError: always.

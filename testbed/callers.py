@@ -53,7 +53,7 @@ def work() -> None:
 
 
 def _ask(connection: HTTPConnection, table: CallsTable, callers: list[int]) -> list[bool]:
-    """Whether each call is admitted.
+    """Ask about calls, and return whether each of them is admitted.
 
     Raises:
         MeasurementError: the daemon does not answer.

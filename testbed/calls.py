@@ -29,7 +29,7 @@ class CallsTable(Table):
     limiter: Name
     count: Annotated[int, Field(ge=1, le=100)]
     rate: Rate
-    """What each caller asks for."""
+    """The rate at which each caller asks for bytes."""
     size: Annotated[Size, Field(ge=1)]
     """Cost of a call."""
 

@@ -52,7 +52,7 @@ class Event:
     """One action at one time."""
 
     at_ns: int
-    """From the start of the run."""
+    """Time of the event, from the start of the run."""
     do: EventTable
 
 

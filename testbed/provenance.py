@@ -61,7 +61,7 @@ def head(*, quick: bool) -> dict[str, Any]:
 
 
 def conditions(result: Mapping[str, Any], *chosen: str) -> str:
-    """In words how a result was taken; `chosen` is what the user chose."""
+    """A sentence about how a result was measured; `chosen` are the user's choices."""
     host = result["host"]
     kind = "quick" if result["quick"] else "full"
     run = ", ".join([f"commit {result.get('commit', 'unknown')[:7]}", *chosen])

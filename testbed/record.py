@@ -36,7 +36,7 @@ from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
 MOST_FLOW_SERIES = 200
-"""With more flows the record has only means, as thousands of series help no reader."""
+"""With more flows than these the record has means only: thousands of series help no reader."""
 _UNDER_WAY = 64 * MTU
 FLEET = "fleet"
 """Stands for all limiters together."""

@@ -17,7 +17,7 @@ _SOL_PACKET, _RX_RING, _VERSION, _STATISTICS = 263, 5, 10, 6
 _TPACKET_V2 = 1
 _FRAME_BYTES, _BLOCK_BYTES = 256, 4096
 _HEADER = struct.Struct("=IIIHHII")
-"""Of struct tpacket2_hdr: status, length, bytes kept, offsets of frame and packet, s, ns."""
+"""Fields of struct tpacket2_hdr: status, length, bytes kept, offsets of frame and packet, s, ns."""
 _USER = 1
 IPV4, ANY = 0x0800, 0x0003
 """Protocols of packets (ETH_P_IP, ETH_P_ALL)."""

@@ -1,1 +1,1 @@
-"""What every series of runs needs: cases, parallel runs, resume, checks, documents."""
+"""The parts that every series of runs needs: cases, parallel runs, resume, checks, documents."""

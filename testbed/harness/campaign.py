@@ -41,7 +41,7 @@ class Campaign:
         self._board = board
         self._progressed = progressed
         self._ledgers: dict[str, Ledger] = {}
-        """Those of series in progress: all runs of a large campaign would not fit into memory."""
+        """The ledgers of series in progress: all of a large campaign would not fit into memory."""
         self._pool = Pool([], setting.room, board)
 
     async def carry_out(self) -> None:

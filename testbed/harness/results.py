@@ -33,7 +33,7 @@ class Results:
         return series in self.by_series or not self.by_series
 
     def wanted(self, series: str, allocators: Sequence[str]) -> list[str]:
-        """Those of the allocators that the series includes; all if the series is missing."""
+        """The allocators that the series includes; all if the series is missing."""
         definition = self.by_series.get(series, {}).get("definition", {})
         return [name for name in allocators if name in definition.get("allocators", allocators)]
 

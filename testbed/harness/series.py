@@ -19,7 +19,7 @@ _START_S = 1.0
 
 
 class Plan(NamedTuple):
-    """What a series is about to do."""
+    """The runs that a series is about to do."""
 
     runs: list[tuple[str, int]]
     """Allocator and repetition of all runs, in their order."""
@@ -82,7 +82,7 @@ class Series:
     simulated: bool = False
     """Whether it runs in the simulator, and not on the testbed."""
     pace: float = 1.0
-    """In the simulator: seconds of processor time for a simulated second."""
+    """Seconds of processor time for a simulated second; of no account on the testbed."""
     paces: Mapping[str, float] = field(default_factory=dict)
     """The pace of some allocators, where it differs."""
     overhead_s: float = 5.0
