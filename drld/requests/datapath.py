@@ -124,9 +124,10 @@ class RequestDatapath(PolicerSet):
         policer = self.copy_of(limit_id)
         if (keyed := self.keyed.limits.get(limit_id)) is not None:
             values = [flow.descriptor[name].encode() for name in match_of(keyed.limit).per]
-            limit, of_key = self.keyed.policer(keyed.limit, SEPARATOR.join(values), policer)
-            depth = None if keyed.paused else limit.policy.burst
-            record = Enforcement(fill_rate=limit.policy.rate, depth=depth)
+            of_key = self.keyed.policer(limit_id, SEPARATOR.join(values), policer)
+            policy = of_key.limit.policy
+            depth = None if keyed.paused else policy.burst
+            record = Enforcement(fill_rate=policy.rate, depth=depth)
             tokens = of_key.tokens(self._now_ns) * NS_PER_S
             policer.bucket = TokenBucket(record, self._now_ns, tokens)
             return policer
@@ -265,7 +266,8 @@ class RequestDatapath(PolicerSet):
             per = match_of(limit).per
             if per:
                 key = SEPARATOR.join([descriptor[name].encode() for name in per])
-                found.append(self.keyed.policer(limit, key, policer))
+                of_key = self.keyed.policer(limit.policy.id, key, policer)
+                found.append((of_key.limit, of_key))
             else:
                 found.append((limit, policer))
         return found
@@ -432,7 +434,8 @@ class RequestDatapath(PolicerSet):
             held: _Held = limit, policer
             if places:
                 key = SEPARATOR.join([values[place] for place in places])
-                held = self.keyed.policer(limit, key, policer)
+                of_key = self.keyed.policer(limit.policy.id, key, policer)
+                held = of_key.limit, of_key
             policy = held[0].policy
             amount = cost * policy.unit.item
             if amount > policy.burst:

@@ -1,9 +1,9 @@
 """The policer of one key, for one request: the limit's counts, and the key's replicated bucket.
 
-To the datapath it is as any policer (`drld.police.policer`), so a request may fall under limits
-with keys and without. The limit's own policer has no bucket; it counts what all keys ask for, and
-its flows are the keys. The row of the key is looked up once for a request, and once more after a
-charge, which may have woken it.
+The datapath uses it like any policer (`drld.police.policer`), so a request may fall under limits
+with keys and without. The limit's own policer has no bucket. It counts the requests of all keys,
+and its flows are the keys. A request looks its key's row up once: the check reads the row, and the
+charge wakes it.
 """
 
 from __future__ import annotations
@@ -16,65 +16,68 @@ from drld.police.policer import Policer
 from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.replica import Outgoing
 from drld.requests.keyed_limit import KeyedLimit
+from drld.spec import LimitSpec
 
 
 class KeyPolicer:
     """Checks and charges one request under one key; amounts are tokens of the unit."""
 
-    __slots__ = ("_counts", "_key", "_keyed", "_looked", "_now_ns", "_speak")
+    __slots__ = ("_counts", "_keyed", "_now_ns", "_row", "_speak", "key", "limit", "shadow")
 
     def __init__(
         self, keyed: KeyedLimit, key: int, counts: Policer, speak: Callable[[int, Outgoing], None]
     ) -> None:
-        """`counts` is the limit's own; `speak` gets the limit's id, and messages to send."""
+        """Make the policer of a request.
+
+        Args:
+            keyed: the limit's buckets.
+            key: the key's hash.
+            counts: the limit's own policer.
+            speak: called with the limit's id and messages to send.
+        """
+        self.key = key
+        self.limit: LimitSpec = keyed.limit_of(key)
+        """The limit with the rate and burst of this key."""
+        self.shadow = counts.shadow
+        """Whether the limit only counts its verdicts."""
         self._keyed = keyed
-        self._key = key
         self._counts = counts
         self._speak = speak
         self._now_ns = 0
-        self._looked: Bucket | None = None
-        """The key's bucket, until it is charged."""
-
-    @property
-    def key(self) -> int:
-        """The key, as the limit's buckets are told apart."""
-        return self._key
-
-    @property
-    def shadow(self) -> bool:
-        """Whether verdicts are counted only."""
-        return self._counts.shadow
+        self._row: Bucket | None = None
+        """The key's bucket; None until a check or a charge needs it."""
 
     def _bucket(self) -> Bucket:
-        """The key's bucket, to be looked at."""
-        if (bucket := self._looked) is None:
-            self._looked = bucket = self._keyed.replica.buckets.look(self._key)
+        """Return the key's bucket for a check."""
+        if (bucket := self._row) is None:
+            self._row = bucket = self._keyed.replica.buckets.look(self.key)
         return bucket
 
     def tokens(self, now_ns: int) -> int:
         """See `Policer.tokens`."""
         keyed = self._keyed
-        depth = 0 if keyed.paused else keyed.limit_of(self._key).policy.burst
+        depth = 0 if keyed.paused else self.limit.policy.burst
         return depth - round(self._bucket().level(keyed.at(now_ns)) * keyed.scale)
 
     def fill(self, now_ns: int) -> tuple[int, int | None] | None:
         """See `Policer.fill`."""
-        keyed, key = self._keyed, self._key
+        keyed = self._keyed
         if keyed.paused:
             return None
-        used = round(self._bucket().level(keyed.at(now_ns)) * keyed.scale)
-        policy = keyed.policy_of(key)
-        full_ns = policy.wait_ns(-(-used * policy.per_ns // keyed.scale)) if used else 0
-        return keyed.limit_of(key).policy.burst - used, full_ns
+        bucket = self._bucket()
+        used = round(bucket.level(keyed.at(now_ns)) * keyed.scale)
+        policy = bucket.policy
+        full_ns = -(-used * policy.per_ns // (keyed.scale * policy.rate))
+        return self.limit.policy.burst - used, full_ns
 
     def arrive(self, _: FlowId, amount: int) -> None:
         """See `Policer.arrive`."""
-        self._counts.arrive(self._key, amount)
+        self._counts.arrive(self.key, amount)
 
     def refuses(self, amount: int, now_ns: int, rng: Random) -> bool:
-        """See `Policer.refuses`; it leaves no trace in the bucket."""
+        """See `Policer.refuses`; the bucket stays as it is."""
         self._now_ns = now_ns
-        # The counts have no bucket, and refuse nothing; a replay watches what they are asked.
+        # The counts have no bucket and refuse nothing, but a replay watches their calls.
         if self._counts.refuses(amount, now_ns, rng):
             return True
         keyed = self._keyed
@@ -99,7 +102,7 @@ class KeyPolicer:
 
     def fall_short(self, _: FlowId, amount: int) -> None:
         """See `Policer.fall_short`."""
-        self._counts.fall_short(self._key, amount)
+        self._counts.fall_short(self.key, amount)
 
     def forward(self, amount: int) -> int:
         """See `Policer.forward`, after `refuses`."""
@@ -109,14 +112,14 @@ class KeyPolicer:
     def charge(self, _: FlowId, amount: int, now_ns: int) -> None:
         """See `Policer.charge`."""
         self._take(amount, now_ns)
-        self._counts.charge(self._key, amount, now_ns)
+        self._counts.charge(self.key, amount, now_ns)
 
     def _take(self, amount: int, now_ns: int) -> None:
         keyed = self._keyed
         if keyed.paused:
             return
-        replica, cost = keyed.replica, -(-amount // keyed.scale)
-        looked, self._looked = self._looked, None
-        found = replica.charge(self._key, keyed.at(now_ns), cost, looked)
+        key, replica, at_ns = self.key, keyed.replica, keyed.at(now_ns)
+        self._row = row = replica.buckets.row(key, at_ns, self._row)
+        found = replica.charge_row(key, row, at_ns, -(-amount // keyed.scale))
         if found or replica.pressing:
             self._speak(keyed.limit.id, found)

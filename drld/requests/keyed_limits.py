@@ -167,13 +167,10 @@ class KeyedLimits:
 
     # Requests
 
-    def policer(
-        self, limit: LimitSpec, values: bytes, counts: Policer
-    ) -> tuple[LimitSpec, KeyPolicer]:
-        """The limit of the key of these values, and its policer; `counts` is the limit's own."""
-        keyed = self.limits[limit.policy.id]
-        key = keyed.key(values)
-        return keyed.limit_of(key), KeyPolicer(keyed, key, counts, self._speak)
+    def policer(self, limit_id: int, values: bytes, counts: Policer) -> KeyPolicer:
+        """Return the policer of the key with these values; `counts` is the limit's own policer."""
+        keyed = self.limits[limit_id]
+        return KeyPolicer(keyed, keyed.key(values), counts, self._speak)
 
     def _speak(self, limit_id: int, messages: Outgoing) -> None:
         """There is something to send after a charge; many charges may share a message."""

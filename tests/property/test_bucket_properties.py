@@ -127,7 +127,7 @@ def test_each_bucket_alone_is_gcra_and_the_oracle(
         for _ in range(cost if decision.admitted else 0):
             assert oracle.take(now_ms)
         for bucket in buckets:
-            assert bucket.take(now_ms * MS, cost).decision == decision
+            assert bucket.take(now_ms * MS, cost)[0] == decision
             assert bucket.level(now_ms * MS) == pytest.approx(gcra.level(now_ms * MS))
 
 
@@ -145,8 +145,8 @@ def test_with_full_knowledge_and_slots_that_do_not_overlap_the_ledger_is_gcra(
         last, cost = origin, min(asked, policy.capacity)
         taken = origins[origin].take(now_ms * MS, cost)
         if exact:
-            assert taken.decision == gcra.take(now_ms * MS, cost)
-        delta = origins[origin].delta(taken.news, now_ms * MS)
+            assert taken[0] == gcra.take(now_ms * MS, cost)
+        delta = origins[origin].delta(taken[1], now_ms * MS)
         for other in origins:
             other.merge(delta, now_ms * MS)
         levels = {ticks(policy, other.level(now_ms * MS)) for other in origins}

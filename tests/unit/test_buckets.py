@@ -10,18 +10,18 @@ import pytest
 
 from drld.errors import WireError
 from drld.gossip.wire.message import MAX_CONTENT
-from drld.requests.buckets.bucket import Bucket, News, Taken
+from drld.requests.buckets.bucket import Bucket, News
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, parts
 from drld.requests.buckets.gcra import Gcra
 from drld.requests.buckets.ledger import SLOTS, Cell, Ledger
 from drld.requests.buckets.pending import Pending
-from drld.requests.buckets.policy import Policy
+from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.queue import Element, Queue
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.sliding_log import SlidingLog
 from drld.requests.buckets.spread import flat, flat_among_all, least_informed
-from drld.requests.buckets.urgency import FrequencyAnalysis, Slack, Untold
+from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
 
 MS = 1_000_000
 S = 1000 * MS
@@ -38,7 +38,7 @@ def decisions(bucket: Bucket | Gcra | SlidingLog, times_s: list[float]) -> list[
     found = []
     for time_s in times_s:
         taken = bucket.take(EPOCH_NS + round(time_s * S))
-        found.append((taken.decision if isinstance(taken, Taken) else taken).admitted)
+        found.append((taken if isinstance(taken, Decision) else taken[0]).admitted)
     return found
 
 
@@ -96,9 +96,9 @@ def test_slip_listing_3_1_caps_each_refill_and_not_the_bucket() -> None:
     for literal in (True, False):
         bucket = Counter(policy, 1, literal=literal)
         for number in range(200):
-            assert bucket.take(EPOCH_NS + number * 20 * MS).decision.admitted
+            assert bucket.take(EPOCH_NS + number * 20 * MS)[0].admitted
         end_ns = EPOCH_NS + 3990 * MS
-        admitted[literal] = sum(bucket.take(end_ns).decision.admitted for _ in range(400))
+        admitted[literal] = sum(bucket.take(end_ns)[0].admitted for _ in range(400))
     assert admitted == {True: 299, False: 100}
 
 
@@ -136,7 +136,7 @@ def test_requests_of_one_millisecond_at_two_limiters_are_one_for_the_queue_alone
     for make, seen in makes:
         one, other = make(1), make(2)
         for bucket in (one, one, other, other):
-            assert bucket.take(EPOCH_NS).decision.admitted
+            assert bucket.take(EPOCH_NS)[0].admitted
         one.merge(other.delta(other.everything(), EPOCH_NS), EPOCH_NS)
         assert one.level(EPOCH_NS) == seen
 
@@ -168,11 +168,11 @@ def test_retry_after_is_when_the_request_passes() -> None:
     for bucket in (Counter(SLOW, 1), Queue(SLOW, 1), ledger()):
         decisions(bucket, [0, 0.25, 0.5, 0.75])
         now_ns = EPOCH_NS + S
-        assert bucket.take(now_ns, 1).decision.admitted
-        retry_ns = bucket.take(now_ns, 3).decision.retry_after_ns
+        assert bucket.take(now_ns, 1)[0].admitted
+        retry_ns = bucket.take(now_ns, 3)[0].retry_after_ns
         assert retry_ns == 3 * S
-        assert not bucket.take(now_ns + retry_ns - 1, 3).decision.admitted
-        assert bucket.take(now_ns + retry_ns, 3).decision.admitted
+        assert not bucket.take(now_ns + retry_ns - 1, 3)[0].admitted
+        assert bucket.take(now_ns + retry_ns, 3)[0].admitted
 
 
 @pytest.mark.parametrize("cost", [0, 5])
@@ -276,14 +276,25 @@ def test_slack_speaks_also_when_others_have_used_what_was_left() -> None:
     assert [peer for peer, _ in answers] == ["l1", "l2", "l3"]
 
 
-def test_what_is_untold_is_each_entry_with_its_last_value() -> None:
-    untold = Untold(0, 2, {7: 2})
-    for tokens, news in ((1, {7: 3}), (1, {8: 1}), (1, {8: 2}), (2, {7: 4, 9: 1})):
-        untold.add(tokens, news)
-    assert (untold.tokens, untold.news) == (7, {7: 4, 8: 2, 9: 1})
-    untold.add(1, {8: 3})
-    assert untold.news == {7: 4, 8: 3, 9: 1}
-    assert Untold(0, 2, {1: 1, 2: 1}).news == {1: 1, 2: 1}
+def test_a_ledger_tells_its_own_cells_from_one_on() -> None:
+    bucket, other = ledger(), ledger(origin=2)
+    cells = [bucket.charge(EPOCH_NS + number * S, 1 + number) for number in range(3)]
+    bucket.merge(other.delta(other.charge(EPOCH_NS + S, 1), EPOCH_NS + S), EPOCH_NS + 3 * S)
+    (first,), (second,), (third,) = cells
+    assert bucket.own_since(third) == {third: 3}
+    assert bucket.own_since(second) == {second: 2, third: 3}
+    bucket.reconfigure(Policy(8, 2), EPOCH_NS + 3 * S)
+    assert bucket.own_since(second) == {second: 2, third: 3}
+    row = bucket.freeze(EPOCH_NS + 4 * S)
+    assert row is not None
+    assert bucket.thaw(row).own_since(first) == {first: 1, second: 2, third: 3}
+
+
+def test_a_ledger_tells_all_own_cells_from_one_on_that_is_folded() -> None:
+    bucket = ledger()
+    (first,) = bucket.charge(EPOCH_NS, 1)
+    (second,) = bucket.charge(EPOCH_NS + 60 * S, 1)
+    assert bucket.own_since(first) == {second: 1}
 
 
 def test_slack_lets_wait_what_does_not_matter_but_not_for_ever() -> None:
@@ -322,7 +333,7 @@ def test_a_look_takes_nothing_and_a_charge_always_takes(bucket: Bucket) -> None:
     bucket.charge(EPOCH_NS, 1)
     bucket.charge(EPOCH_NS, 6)
     assert bucket.level(EPOCH_NS) == 7
-    for look in (bucket.decide(EPOCH_NS, 1), bucket.take(EPOCH_NS, 1).decision):
+    for look in (bucket.decide(EPOCH_NS, 1), bucket.take(EPOCH_NS, 1)[0]):
         assert (look.admitted, look.retry_after_ns) == (False, 4 * S)
     assert bucket.decide(EPOCH_NS + 4 * S, 1).admitted
     with pytest.raises(ValueError, match=r"cost: must be at least 1 \(got 0\)"):
@@ -335,14 +346,14 @@ def test_a_look_takes_nothing_and_a_charge_always_takes(bucket: Bucket) -> None:
 def test_another_policy_keeps_the_level_in_tokens(policy: Policy) -> None:
     for bucket in kinds():
         for _ in range(3):
-            assert bucket.take(EPOCH_NS).decision.admitted
+            assert bucket.take(EPOCH_NS)[0].admitted
         now_ns = EPOCH_NS + S // 2
         assert bucket.level(now_ns) == 2.5
         bucket.reconfigure(policy, now_ns)
         assert bucket.level(now_ns) == pytest.approx(2.5)
         wait_ns = bucket.decide(now_ns, 1).retry_after_ns
         assert wait_ns == max(-(-(policy.per_ns * 7 // 2 - policy.depth) // policy.rate), 0)
-        assert bucket.take(now_ns + wait_ns).decision.admitted
+        assert bucket.take(now_ns + wait_ns)[0].admitted
 
 
 def test_a_replica_looks_without_a_trace_and_has_a_policy_for_each_key() -> None:

@@ -46,6 +46,10 @@ class Cells:
         starts = (base + start for start in self._starts)
         return zip(starts, self._ids, self._counts, strict=True)
 
+    def since(self, place: int) -> Iterator[tuple[int, int]]:
+        """Return (id, count) of the cells from a place on."""
+        return zip(self._ids[place:], self._counts[place:], strict=True)
+
     @property
     def latest(self) -> int:
         """The largest start; there must be a cell."""

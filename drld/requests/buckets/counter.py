@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drld.requests.buckets.bucket import Bucket, News, Taken, charged, checked
+from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 
@@ -65,7 +65,7 @@ class Counter(Bucket):
         self._limit = self._refilled(now_ns)
         self._refilled_ns = max(now_ns, self._refilled_ns or now_ns)
 
-    def take(self, now_ns: int, cost: int = 1) -> Taken:
+    def take(self, now_ns: int, cost: int = 1) -> tuple[Decision, News]:
         """See `Bucket.take`: a request refills, also one that is refused."""
         self._refill(now_ns)
         return super().take(now_ns, cost)

@@ -322,6 +322,15 @@ class Ledger(Bucket):
         tat = self._fold() if self._tat is None else self._tat
         return not self._count and not self._cells and tat <= now
 
+    def own_since(self, entry: int) -> News:
+        """See `Bucket.own_since`; own cells follow each other in the order of their starts."""
+        own = {self._id: self._count} if self._count else {}
+        if entry in own:
+            return own
+        cells, first = self._all(), self._shape.first
+        closed = cells.since(cells.find(entry) or 0)
+        return {cell: count for cell, count in closed if first <= cell < first + SLOTS} | own
+
     def everything(self) -> News:
         """See `Bucket.everything`."""
         found = {entry: count for _, entry, count in self._all()}

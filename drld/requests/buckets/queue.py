@@ -29,7 +29,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import NamedTuple, TypeAlias
 
-from drld.requests.buckets.bucket import Bucket, News, Taken, charged, checked
+from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 MS = 1_000_000
@@ -75,7 +75,7 @@ class Queue(Bucket):
             del self._births[:dead]
             self._dropped = True
 
-    def take(self, now_ns: int, cost: int = 1) -> Taken:
+    def take(self, now_ns: int, cost: int = 1) -> tuple[Decision, News]:
         """See `Bucket.take`: a request of n tokens is n elements."""
         self._refill(now_ns * self.policy.rate)
         return super().take(now_ns, cost)

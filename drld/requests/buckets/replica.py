@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import islice
+from itertools import islice, takewhile
 from random import Random
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
 from drld.requests.buckets.table import Table
-from drld.requests.buckets.urgency import FrequencyAnalysis, Slack, Untold
+from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
 
 Outgoing: TypeAlias = "list[tuple[str, Message]]"
 """Messages by peer."""
@@ -90,8 +90,10 @@ class Replica:
         self._deferred = deferred
         self._urgent: set[Hashable] = set()
         """Keys of which all peers must be told soon."""
-        self._untold: dict[Hashable, Untold] = {}
-        """With slack: what no peer was told yet, by key."""
+        self._untold: dict[Hashable, int] = {}
+        """With slack: tokens that this limiter admitted and told no peer, by key."""
+        self._first: dict[Hashable, tuple[int, Any]] = {}
+        """When the first of these tokens were admitted, ns, and their entry: the oldest first."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
         """Numbers of received messages that were not acknowledged yet."""
 
@@ -111,31 +113,31 @@ class Replica:
             return decision, []
         return decision, self._admitted(key, bucket, news, now_ns, cost)
 
-    def charge(
-        self, key: Hashable, now_ns: int, cost: int, looked: Bucket | None = None
-    ) -> Outgoing:
-        """Take tokens in any case (`Bucket.charge`); return the messages that cannot wait.
+    def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
+        """Take tokens without a decision (`Bucket.charge`); return the messages that cannot wait."""
+        return self.charge_row(key, self.buckets.row(key, now_ns), now_ns, cost)
+
+    def charge_row(self, key: Hashable, row: Bucket, now_ns: int, cost: int) -> Outgoing:
+        """Do as `charge`, where `row` is what `Table.row` returns for the key now.
 
         A request of several limits is decided under each, and then charged to all. A cost that is
-        known afterwards is charged alone, and may leave a debt. `looked` is as in `Table.row`.
+        known afterwards is charged alone, and may leave a debt.
         """
-        bucket = self.buckets.row(key, now_ns, looked)
-        news = bucket.charge(now_ns, cost)
+        news = row.charge(now_ns, cost)
         if not news or not self.pending:
             return []
-        return self._admitted(key, bucket, news, now_ns, cost)
+        return self._admitted(key, row, news, now_ns, cost)
 
     def _admitted(
         self, key: Hashable, bucket: Bucket, news: News, now_ns: int, cost: int
     ) -> Outgoing:
         if self._slack is not None:
-            if (untold := self._untold.get(key)) is None:
-                self._untold[key] = untold = Untold(now_ns, cost, news)
-            else:
-                untold.add(cost, news)
-            if key in self._urgent:
-                return []
-            return self._speak(key, bucket, untold, now_ns)
+            untold = self._untold.get(key)
+            if untold is None:
+                untold = 0
+                self._first[key] = now_ns, next(iter(news))
+            self._untold[key] = untold = untold + cost
+            return [] if key in self._urgent else self._speak(key, bucket, untold, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
@@ -146,8 +148,8 @@ class Replica:
         ]  # fmt: skip
         return self._messages(due, now_ns)
 
-    def _speak(self, key: Hashable, bucket: Bucket, untold: Untold, now_ns: int) -> Outgoing:
-        """Messages to all peers, if what they do not know of a key matters."""
+    def _speak(self, key: Hashable, bucket: Bucket, untold: int, now_ns: int) -> Outgoing:
+        """Return messages to all peers, if the tokens that they do not know of matter."""
         assert self._slack is not None
         if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
             return []
@@ -170,15 +172,25 @@ class Replica:
         return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
 
     def _tell_all(self, keys: Collection[Hashable], now_ns: int) -> Outgoing:
-        untold = {key: self._untold.pop(key).news for key in keys}
+        news: dict[Hashable, News] = {}
+        for key in keys:
+            _, entry = self._first[key]
+            self._settle(key)
+            if (bucket := self.buckets.get(key)) is not None:
+                news[key] = bucket.own_since(entry)
         messages: Outgoing = []
-        for told in self._split(untold):
+        for told in self._split(news):
             if deltas := self._deltas(told, now_ns):
                 messages += [
                     (peer, Message(one.told(told, now_ns), deltas, self._acknowledged(peer)))
                     for peer, one in self.pending.items()
                 ]
         return messages
+
+    def _settle(self, key: Hashable) -> None:
+        """Note that peers need not be told of a key any more."""
+        if self._untold.pop(key, None) is not None:
+            del self._first[key]
 
     def _split(self, news: Mapping[Hashable, News]) -> Iterator[dict[Hashable, News]]:
         """These news as those of as many messages as it takes, in copies."""
@@ -201,7 +213,8 @@ class Replica:
         messages: Outgoing = []
         if self._slack is not None:
             before_ns = now_ns - self._slack.patience_ns
-            late = [key for key, untold in self._untold.items() if untold.since_ns <= before_ns]
+            old = takewhile(lambda it: it[1][0] <= before_ns, self._first.items())
+            late = [key for key, _ in old]
             messages += self._tell_all(late, now_ns) if late else []
         peer = self._spread(self.pending, rng)
         if peer is not None:
@@ -292,12 +305,12 @@ class Replica:
         A daemon calls this often with few rows: about a microsecond each.
         """
         for key in self.buckets.sweep(now_ns, rows):
-            self._untold.pop(key, None)
+            self._settle(key)
 
     def _remove(self, key: Hashable) -> None:
         """Remove a bucket; its pending news may still travel."""
         self.buckets.drop(key)
-        self._untold.pop(key, None)
+        self._settle(key)
 
     def returned(self, peer: str) -> None:
         """A peer has begun another life, and knows nothing: tell it everything."""

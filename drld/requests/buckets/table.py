@@ -178,7 +178,7 @@ class Table(Mapping[Hashable, Bucket]):
             present.rows[key] = bucket
             self._woke(key, now_ns)
             return bucket
-        own = self.own(key, now_ns)
+        own = self.own(key, now_ns, looked)
         if own is not None:
             return own
         self.shared += 1
@@ -188,8 +188,11 @@ class Table(Mapping[Hashable, Bucket]):
             self._strangers[shared] = Single(bucket.policy)
         return self._strangers[shared]
 
-    def own(self, key: Hashable, now_ns: int) -> Bucket | None:
-        """A key's own bucket, to be changed; None: it has no row, and all are taken."""
+    def own(self, key: Hashable, now_ns: int, looked: Bucket | None = None) -> Bucket | None:
+        """Return a key's own bucket, to be changed; None if the key has no row and all are taken.
+
+        `looked` is as in `row`.
+        """
         if self._past is not None:
             self._bring(key)
         row = self._present.rows.get(key)
@@ -205,7 +208,8 @@ class Table(Mapping[Hashable, Bucket]):
                     self.sweep(now_ns, _LAST_LOOKS)
                 if self._full:
                     return None
-            bucket = self._make(key)
+            fresh = looked is not None and looked.__class__ is not Single
+            bucket = looked if fresh else self._make(key)  # type: ignore[assignment]
         self._present.rows[key] = bucket
         self._woke(key, now_ns)
         return bucket

@@ -191,7 +191,7 @@ def test_a_peer_that_knows_nothing_is_told_some_keys_a_round() -> None:
 def test_a_single_bucket_tells_nobody() -> None:
     bucket = Single(POLICY)
     assert (bucket.idle(EPOCH_NS), bucket.level(EPOCH_NS)) == (True, 0)
-    assert bucket.take(EPOCH_NS, 3).decision.admitted
+    assert bucket.take(EPOCH_NS, 3)[0].admitted
     assert bucket.charge(EPOCH_NS, 3) == bucket.everything() == {}
     assert bucket.decide(EPOCH_NS, 1).retry_after_ns == 3 * S
     bucket.reconfigure(Policy(8, 2), EPOCH_NS)
