@@ -63,6 +63,8 @@ class Answer(NamedTuple):
     @property
     def retry_ns(self) -> int | None:
         """Time until no limit would refuse it; None: it was admitted, or none can be told."""
+        if self.admitted:
+            return None
         waits = [it.wait_ns for it in self.standings]
         known = [wait_ns for wait_ns in waits if wait_ns is not None]
-        return None if self.admitted or len(known) < len(waits) else max(known, default=None)
+        return None if len(known) < len(waits) else max(known, default=None)

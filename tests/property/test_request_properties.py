@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
-from drld.requests.datapath import DEBT_S, RequestDatapath
+from drld.requests.cost import DEBT_S
+from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Request
 from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES

@@ -48,7 +48,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def charge(self, now_ns: int, cost: int) -> News:
-        """Take tokens without a decision, for a request that was admitted before its cost was known.
+        """Take tokens without a decision, for a request whose cost is known after its admission.
 
         The level may rise above the capacity; later requests then wait.
 

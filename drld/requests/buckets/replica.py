@@ -114,7 +114,7 @@ class Replica:
         return decision, self._admitted(key, bucket, news, now_ns, cost)
 
     def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
-        """Take tokens without a decision (`Bucket.charge`); return the messages that cannot wait."""
+        """Take tokens without a decision (`Bucket.charge`); return the urgent messages."""
         return self.charge_row(key, self.buckets.row(key, now_ns), now_ns, cost)
 
     def charge_row(self, key: Hashable, row: Bucket, now_ns: int, cost: int) -> Outgoing:

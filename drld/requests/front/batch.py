@@ -106,11 +106,8 @@ class BatchFront:
         if shape is not None and not flags and 0 < cost <= MAX_AMOUNT:
             own, *values = parts[1::2]
             if not own and shape.fits(values):
-                found = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
-                if isinstance(found, Standing):
-                    return _of_standing(number, ADMITTED, found, cost, None)
-                if found is not None:
-                    return _written(number, found)
+                answer = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
+                return _written(number, answer)
         try:
             request = self._request(record, text, caller)
         except InputError as error:
@@ -280,27 +277,19 @@ class BatchConnection:
 
 
 def _written(number: int, answer: Answer) -> Written:
-    """An answer's record and text."""
+    """Return an answer's record and text."""
     standings = answer.standings
     standing = standings[0] if len(standings) == 1 else tightest(answer)
     flags = ADMITTED if answer.admitted else 0
     if standing is None:
         return check_codec.answer_record(number, flags, b"", granted=answer.granted), b""
-    retry_ns = None if answer.admitted else answer.retry_ns
-    return _of_standing(number, flags, standing, answer.granted, retry_ns)
-
-
-def _of_standing(
-    number: int, flags: int, standing: Standing, granted: int, retry_ns: int | None
-) -> Written:
-    """The record and text of an answer that says how this limit stands."""
-    limit, _, tokens, reset_ns, _ = standing
-    policy, left = limit.policy, 0.0
+    policy, tokens, left = standing.limit.policy, standing.remaining, 0.0
     if tokens is not None:
         flags |= REMAINING
         left = policy.unit.shown_amount(tokens)
     name = policy.name.encode()
     record = check_codec.answer_record(
-        number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
-    )
+        number, flags, name, granted=answer.granted, retry_ns=answer.retry_ns,
+        reset_ns=standing.reset_ns, remaining=left,
+    )  # fmt: skip
     return record, name

@@ -16,7 +16,8 @@ from drld.model import NS_PER_S, Enforcement
 from drld.planes.explanation import CapturedItem, Explanation, Words, row, tried
 from drld.police.policer import Policer
 from drld.requests import log
-from drld.requests.datapath import CALLER, amount_under, oversized, too_large
+from drld.requests.cost import amount_under, oversized, too_large
+from drld.requests.datapath import CALLER
 from drld.requests.model import Request
 from drld.requests.question import of_query
 from drld.requests.spec import RequestMatch, match_of
