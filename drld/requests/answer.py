@@ -1,9 +1,9 @@
 """An answer as a client gets it: a JSON object, and the fields of HTTP.
 
-The fields are those of draft-ietf-httpapi-ratelimit-headers: `RateLimit-Policy` has each limit's
-quota `q` in the window `w`, `RateLimit` what remains (`r`) and in how many seconds the bucket is
-full (`t`). A refusal has the limits that refuse alone; there, `t` is the time to wait, so that
-`Retry-After` is never before it.
+The fields are those of draft-ietf-httpapi-ratelimit-headers. `RateLimit-Policy` has each limit's
+quota `q` in the window `w`. `RateLimit` has the remainder (`r`) and the seconds until the bucket is
+full (`t`). The fields of a refusal name only the limits that refuse. Their `t` is the time to wait,
+so `Retry-After` is never earlier.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from drld.requests.spec import REQUESTS
 from drld.spec import LimitSpec, OnFailure
 
 MAX_FIELDS = 16
-"""Limits in a field: the others are in the JSON object."""
+"""The most limits in a field; the JSON object has all."""
 
 
 class LimitAnswer(TypedDict):
-    """How one limit stands to a request; rates and amounts are requests, or bytes."""
+    """The state of one limit after a request; rates and amounts are requests, or bytes."""
 
     limit: str
     unit: str
     mode: str
     quota: int
-    """What the whole fleet admits in the window."""
+    """The number that the whole fleet admits in the window."""
     window_s: int
     burst: float
     remaining: float | None
-    """In the bucket of the limiter that answers; None: the limit is paused."""
+    """The remainder in the bucket of the limiter that answers; None: the limit is paused."""
     reset_s: float | None
-    """Time until that bucket is full, if nothing else comes."""
+    """The time until that bucket is full, if no other request comes."""
     on_failure: str
-    """What a client should do while no limiter answers: `share`, `open` or `closed`."""
+    """How a client decides while no limiter answers: `share`, `open` or `closed`."""
 
 
 class CheckAnswer(TypedDict):
@@ -44,19 +44,21 @@ class CheckAnswer(TypedDict):
 
     admitted: bool
     granted: int
-    """What is admitted of its cost: less only where it names the least of use; 0: it is refused."""
+    """The admitted part of the cost: below the cost only with `at_least`; 0: the request is
+    refused."""
     limit: str | None
-    """The limit that refuses; else the one with the smallest part of its burst left."""
+    """The limit that refuses; otherwise the limit with the smallest part of its burst left."""
     remaining: float | None
-    """What that limit has left: requests, or bytes."""
+    """The remainder of that limit: requests, or bytes."""
     retry_after_s: float | None
-    """Time after which it would be admitted if nothing else came; None: it is, or never will be."""
+    """The time after which the request would be admitted if no other came; None: it is admitted
+    now, or never will be."""
     reason: str | None
     limits: list[LimitAnswer]
 
 
 def body(answer: Answer) -> CheckAnswer:
-    """The JSON object."""
+    """Return the JSON object."""
     closest = tightest(answer)
     retry_ns = answer.retry_ns
     return CheckAnswer(
@@ -71,7 +73,7 @@ def body(answer: Answer) -> CheckAnswer:
 
 
 def fields(answer: Answer) -> dict[str, str]:
-    """The fields of HTTP."""
+    """Return the fields of HTTP."""
     shown = [it for it in answer.standings if answer.admitted or it.wait_ns != 0]
     shown = (shown or ([answer.refused] if answer.refused else []))[:MAX_FIELDS]
     found = {}
@@ -85,12 +87,13 @@ def fields(answer: Answer) -> dict[str, str]:
 
 
 def tightest(answer: Answer) -> Standing | None:
-    """The limit that refuses, else the one with the smallest part of its burst left."""
+    """Return the limit that refuses, otherwise the limit with the smallest part of its burst
+    left."""
     return answer.refused or min(answer.standings, key=_part_left, default=None)
 
 
 def failure_word(limit: LimitSpec) -> str:
-    """What a client does while no limiter answers."""
+    """Return how a client decides while no limiter answers."""
     on_failure = limit.on_failure
     return "share" if on_failure is OnFailure.DEFAULT else on_failure.value
 
@@ -127,13 +130,14 @@ def _rate(standing: Standing) -> str:
 
 
 def quota_of(standing: Standing) -> tuple[int, int]:
-    """What the fleet admits under a limit, requests or bytes, and the window of that, s."""
+    """Return the number of requests or bytes that the fleet admits in a window, and the window,
+    s."""
     policy = standing.limit.policy
     return quota(policy.rate) if policy.unit == REQUESTS else (policy.rate, 1)
 
 
 def remaining_of(standing: Standing) -> float | None:
-    """What the bucket here has left, requests or bytes; None: there is no bucket."""
+    """Return the remainder of the bucket here, requests or bytes; None: there is no bucket."""
     unit, remaining = standing.limit.policy.unit, standing.remaining
     return None if remaining is None else unit.shown_amount(remaining)
 

@@ -11,13 +11,13 @@ from drld.requests.busy_report import BusyKey, BusyReport
 from drld.requests.keyed_limit import KeyedLimit
 
 MOST = 1000
-"""Keys of a report."""
+"""The most keys in a report."""
 MOST_LOOKED_AT = 2048
-"""Where there are more, only those that came to this limiter last are looked at: some ms."""
+"""Of more keys than this, the report looks only at recent ones: that takes some milliseconds."""
 
 
 def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> BusyReport:
-    """The first `number` keys, and how many there are."""
+    """Return the `number` busiest keys of a limit, and the number of all keys."""
     policy = keyed.limit.policy
     buckets, at_ns = keyed.replica.buckets, keyed.at(now_ns)
     texts = keyed.last_keys()

@@ -1,6 +1,6 @@
 """The report on the busiest keys of a limit: GET /v1/limits/NAME/keys (`drld.requests.busy_keys`).
 
-It imports nothing but typing: drlctl starts fast.
+It imports only typing, so that drlctl starts fast.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ class BusyKey(TypedDict):
     """One key; amounts are requests, or bytes."""
 
     key: str
-    """Its hash, 16 hexadecimal digits: the same at all limiters of the fleet."""
+    """The hash of the key, 16 hexadecimal digits: the same at all limiters of the fleet."""
     text: str | None
-    """Its values; None: it is not among the last that came to this limiter."""
+    """The key's values; None: the key is not among the recent ones of this limiter."""
     used: float
-    """In use: admitted anywhere, as far as this limiter knows, and not refilled yet."""
+    """The tokens in use: admitted at any limiter, as far as this limiter knows, and not refilled
+    yet."""
     burst: float
 
 
@@ -27,9 +28,9 @@ class BusyReport(TypedDict):
     unit: str
     bucket: str
     keys: int
-    """With a bucket here."""
+    """The number of keys with a bucket here."""
     max_keys: int
     peers: int
-    """In contact: those that tell this limiter what they admit, and are told."""
+    """The number of peers in contact: they exchange news of keys with this limiter."""
     busiest: list[BusyKey]
-    """The keys with most in use; of more than 2,048 keys, those that came here last."""
+    """The keys with most tokens in use; of more than 2,048 keys, recent ones alone."""

@@ -1,8 +1,8 @@
-"""Who calls, where a question does not say it: the client, or the one that it calls for.
+"""The caller of a question that names none: the client, or the address that a proxy forwards for.
 
-The client is known by the name of its certificate, if it has shown one, else by its address. A
-proxy adds the address of its own client to the end of `X-Forwarded-For`; everything before it is
-what that client claims. So the list is read from its end for as long as a trusted proxy has written
+The client's name is that of its certificate, if it has shown one, otherwise its address. A proxy
+adds the address of its own client to the end of `X-Forwarded-For`. That client may have written
+everything before it. So the list is read from its end, for as long as a trusted proxy has written
 it.
 """
 
@@ -15,30 +15,30 @@ from typing import Any, NamedTuple
 from drld.requests.spec import Network
 
 MAX_CALLER_BYTES = 256
-"""Of a caller's name."""
+"""The most bytes of a caller's name."""
 _MAX_PROXIES = 16
-"""Addresses of the list that are looked at: more proxies than stand in a row anywhere."""
+"""The number of addresses that are read: more proxies than stand in a row anywhere."""
 
 
 class Client(NamedTuple):
-    """Who has connected."""
+    """The client of a connection."""
 
     host: str
-    """An address, or another text."""
+    """The client's address, or another text."""
     certificate: str | None = None
-    """Name of the certificate that it has shown."""
+    """The name of the client's certificate; None: it has shown none."""
 
     def __str__(self) -> str:
         return self.host
 
 
 def caller_of(client: Client, forwarded: Iterable[str], trusted: Sequence[Network]) -> str:
-    """The caller of a question.
+    """Return the caller of a question.
 
     Args:
-        client: who has connected.
+        client: the client of the connection.
         forwarded: the fields `X-Forwarded-For`, in their order.
-        trusted: networks of the proxies that are believed.
+        trusted: the networks of trusted proxies.
     """
     try:
         own = address = ip_address(client.host)
@@ -62,8 +62,11 @@ def caller_of(client: Client, forwarded: Iterable[str], trusted: Sequence[Networ
 
 
 def certificate_name(certificate: Mapping[str, Any]) -> str | None:
-    """The name of a certificate, as `SSLSocket.getpeercert` has it: its first URI (SPIFFE), else
-    its first DNS name, else the common name of its subject; None: it has none of these."""
+    """Return the name of a certificate in the form of `SSLSocket.getpeercert`.
+
+    The name is the first URI (SPIFFE), otherwise the first DNS name, otherwise the common name of
+    the subject; None: the certificate has none of these.
+    """
     names = certificate.get("subjectAltName", ())
     subject = [pair for part in certificate.get("subject", ()) for pair in part]
     for kind, its in (("URI", names), ("DNS", names), ("commonName", subject)):

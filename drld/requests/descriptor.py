@@ -1,6 +1,6 @@
-"""A descriptor: what a request is about, as pairs of texts such as `user=alice`.
+"""A descriptor: the pairs of texts that describe a request, such as `user=alice`.
 
-Strangers may choose what is in one, so its size is bounded before anything looks at it.
+Strangers may choose the pairs, so their size is bounded before any other code reads them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ Descriptor: TypeAlias = Mapping[str, str]
 
 MAX_PAIRS = 8
 MAX_BYTES = 256
-"""Of all names and values of a descriptor together, in UTF-8."""
+"""The most bytes of all names and values of a descriptor together, in UTF-8."""
 RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refused")
-"""Names that mean something else in a query (`drld.requests.question`)."""
+"""Names that a query uses for other purposes (`drld.requests.question`)."""
 
 
 class TooLargeError(InputError):
-    """Pairs of more bytes than a descriptor may have."""
+    """A descriptor has too many bytes."""
 
 
 def check(descriptor: Mapping[str, object]) -> Descriptor:
-    """The descriptor that these pairs are.
+    """Return the descriptor with these pairs.
 
     Raises:
-        InputError: they are none.
-        TooLargeError: they are too many bytes.
+        InputError: the pairs are no descriptor.
+        TooLargeError: the pairs have too many bytes.
     """
     if len(descriptor) > MAX_PAIRS:
         raise InputError(f"a descriptor must have {MAX_PAIRS} pairs at most")

@@ -1,7 +1,7 @@
-"""One limit with a bucket for each key: which bucket a request has, and its replica of all.
+"""One limit with a bucket for each key: the policy of each key, and this limiter's replica of all.
 
-Buckets count whole requests, or bytes of a limit on bytes; all else counts tokens of the unit
-(`drld.units`), so an `item` of a bucket is `scale` tokens.
+Buckets count whole requests, or bytes for a limit on bytes. All other code counts tokens of the
+unit (`drld.units`), so one item of a bucket is `scale` tokens.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from drld.requests.spec import ITEM, REQUESTS, match_of
 from drld.spec import LimitSpec
 
 FORMS: Mapping[str, Form] = {"ledger": Form.LEDGER, "queue": Form.QUEUE, "counter": Form.COUNTER}
-"""By the name of the kind of bucket."""
+"""The form of the buckets, by the name in the configuration."""
 THRESHOLD_NS = 2_400_000_000
 """The thesis' threshold of frequency analysis (table 4.2)."""
 REPEAT_ROUNDS = 4
-"""After so many rounds, unacknowledged news are told again: two for the way there and back, where a
-round is as long as the longest delay, and one for the acknowledgement's round."""
+"""Unacknowledged news are repeated after this many rounds: two for the way there and back, where a
+round is as long as the longest delay, and the others for the round of the acknowledgement."""
 LATE_ROUNDS = 20
-"""Rounds, beside one for each limiter, in which news come although five in a row were lost."""
+"""Rounds, beside one for each limiter, in which news arrive although five in a row were lost."""
 COPIED_KEYS = 2500
-"""In a round, for a peer that knows nothing: 64 kB of ledger cells, each with its key."""
+"""Keys that a peer without knowledge is told in a round: 64 kB of ledger cells with their keys."""
 MAX_PENDING = 8 * COPIED_KEYS
-"""Keys of which a peer has news pending: some megabytes."""
+"""The most keys with pending news for a peer: some megabytes."""
 ENTRIES = 32
-"""Of a message: they fit a datagram, with as many acknowledgements as one has."""
+"""The most entries of a message: they fit a datagram beside its acknowledgements."""
 TEXTS = 1024
-"""Keys that came last, whose values and hashes are remembered."""
+"""The number of recent keys whose values and hashes are remembered."""
 
 
 class Terms(NamedTuple):
-    """What all limits of a limiter have in common."""
+    """The settings that all limits of a limiter share."""
 
     origin: int
-    """Incarnation of this limiter, 32 bits."""
+    """The incarnation of this limiter, 32 bits."""
     secret: bytes
-    """Of the keys' hashes."""
+    """The secret of the keys' hashes."""
     interval_ns: int
-    """Of gossip."""
+    """The gossip interval, ns."""
     members: int
-    """Limiters of the fleet."""
+    """The number of limiters in the fleet."""
     wall_ns: int = 0
-    """What this host's clock of the day is ahead of the daemon's clock."""
+    """The host's clock of the day minus the daemon's clock, ns."""
 
 
 class KeyedLimit:
@@ -71,9 +71,9 @@ class KeyedLimit:
         self._terms = terms
         self._hash = KeyHash(terms.secret)
         self._last: dict[bytes, int] = {}
-        """Keys that came last, by their values; `TEXTS` at most."""
+        """The hashes of the most recent keys, by their values; `TEXTS` at most."""
         self._before: dict[bytes, int] = {}
-        """As many that came before them."""
+        """The hashes of the keys before those; `TEXTS` at most."""
         self.form = FORMS[_keyed(limit.policy).bucket]
         self._adopt(limit)
         self.replica = self._new_replica()
@@ -90,17 +90,17 @@ class KeyedLimit:
             key: replace(limit, policy=replace(limit.policy, rate=it.rate, burst=it.burst))
             for key, it in own.items()
         }
-        """Of the keys that have overrides."""
+        """The limits of the keys with overrides."""
         self._policies = {key: bucket_policy(it.policy) for key, it in self._limits.items()}
         self.scale = scale_of(limit.policy)
-        """Tokens of an item of the buckets."""
+        """The tokens of one item of the buckets."""
         self.paused = limit.policy.mode is Mode.PAUSE
-        """Whether the buckets neither refuse nor are charged."""
+        """Whether the buckets refuse nothing and are not charged."""
         self.digest = self._digest()
-        """What must be alike at two limiters that tell each other of keys."""
+        """A digest of the settings in which two limiters must agree to tell each other of keys."""
 
     def _new_replica(self) -> Replica:
-        """One without knowledge and without peers."""
+        """Return a replica without knowledge and without peers."""
         ledger = self.form is Form.LEDGER
         frequency, slack, repeat_ns = self._pace()
         return Replica(
@@ -118,8 +118,10 @@ class KeyedLimit:
         )
 
     def _pace(self) -> tuple[FrequencyAnalysis | None, Slack | None, int]:
-        """What cannot wait for a round, and when news are told again, ns; it is the fleet's size
-        and interval that decide."""
+        """Return the rules of urgent news, and the time after which news are repeated, ns.
+
+        They follow from the size and the interval of the fleet.
+        """
         interval_ns, members = self._terms.interval_ns, self._terms.members
         window = max(2, self._policy.capacity // members)
         return (
@@ -138,7 +140,7 @@ class KeyedLimit:
         return Ledger(policy, terms.origin, terms.interval_ns, margin_ns)
 
     def fits(self, limit: LimitSpec, terms: Terms) -> bool:
-        """Whether these buckets can go on under another configuration."""
+        """Return whether these buckets can be used under another configuration."""
         same = (
             _keyed(limit.policy).bucket == _keyed(self.limit.policy).bucket
             and limit.policy.unit == self.limit.policy.unit
@@ -148,7 +150,7 @@ class KeyedLimit:
         return same and fleet
 
     def reconfigure(self, limit: LimitSpec, terms: Terms, now_ns: int) -> None:
-        """Have this policy from now on; levels stay, in tokens."""
+        """Use this policy from now on; levels stay the same number of tokens."""
         before = self._terms, self._policy, self._policies
         self._terms = terms
         self._adopt(limit)
@@ -159,14 +161,18 @@ class KeyedLimit:
         self.replica.buckets.max_keys = _keyed(limit.policy).max_keys
 
     def at(self, now_ns: int) -> int:
-        """A time as the buckets have it: the thesis' compare clocks of limiters, the ledger does
-        not."""
+        """Return a time on the clock of the buckets.
+
+        The thesis' buckets compare clocks of limiters, so they use the host's clock of the day. The
+        ledger uses the daemon's own.
+        """
         return now_ns if self.form is Form.LEDGER else now_ns + self._terms.wall_ns
 
     def _digest(self) -> int:
-        """What the limiters must agree on to understand each other's keys, 16 bits.
+        """Return 16 bits of the settings in which limiters must agree to understand each other's
+        keys.
 
-        Not rates: limiters that a reload has not reached yet may go on talking.
+        Rates are not among them: limiters that a reload has not reached yet may go on talking.
         """
         policy = self.limit.policy
         settings = canonical(1, {
@@ -176,11 +182,11 @@ class KeyedLimit:
         return int.from_bytes(blake2s(settings, digest_size=2).digest(), "big")
 
     def policy_of(self, key: Hashable) -> Policy:
-        """The bucket's size of a key."""
+        """Return the size of a key's bucket."""
         return self._policies.get(key, self._policy)  # type: ignore[call-overload, no-any-return]
 
     def key(self, values: bytes) -> int:
-        """The key of these values (`KeyHash`). Those that came last are not hashed again."""
+        """Return the hash of these values (`KeyHash`); recent keys are not hashed again."""
         key = self._last.get(values)
         if key is None:
             key = self._before.get(values)
@@ -192,12 +198,13 @@ class KeyedLimit:
         return key
 
     def last_keys(self) -> dict[int, str]:
-        """The keys that came last, `TEXTS` at least and twice as many at most, with their texts."""
+        """Return the recent keys and their texts: `TEXTS` at least, if there were so many, and
+        twice as many at most."""
         found = {**self._before, **self._last}
         return {key: it.replace(SEPARATOR, b", ").decode() for it, key in found.items()}
 
     def limit_of(self, key: int) -> LimitSpec:
-        """The limit with the rate and burst of one key."""
+        """Return the limit with the rate and burst of one key."""
         return self._limits.get(key, self.limit)
 
 
@@ -207,14 +214,14 @@ def _keyed(policy: LimitPolicy) -> Keyed:
 
 
 def scale_of(policy: LimitPolicy) -> int:
-    """Tokens of the unit that are one of a bucket: a request, or a byte."""
+    """Return the tokens of one item of a bucket: a request, or a byte."""
     return ITEM if policy.unit == REQUESTS else 1
 
 
 def bucket_policy(policy: LimitPolicy) -> Policy:
-    """The size of a key's bucket, in whole requests or bytes.
+    """Return the size of a key's bucket, in whole requests or bytes.
 
-    The rate is what the operator wrote, as a fraction with small numbers: 10 requests in 60 s.
+    The rate is the operator's, as a fraction with small numbers: 10 requests in 60 s.
     """
     number, period_s = quota(policy.rate) if policy.unit == REQUESTS else (policy.rate, 1)
     per_ns = period_s * NS_PER_S

@@ -1,22 +1,23 @@
-"""All limits with a bucket for each key at one limiter, and what it tells its peers of them.
+"""All limits with a bucket for each key at one limiter, and its exchange with peers.
 
-Replication has a socket of its own (`peer_port`), with sessions of its own. It is read when a
-datagram comes, not at ticks: a delta that lies in a buffer is a request admitted twice.
+Replication has a socket of its own (`peer_port`), with sessions of its own. The daemon reads it
+when a datagram comes, and not at ticks: while a delta waits in a buffer, the request that it tells
+of may be admitted twice.
 
-Contact. A limiter sends every peer something at least each `PING_NS`, an empty delta if need be. A
-peer that was heard within `CONTACT_NS` is in contact. Only those are told anything. What a silent
-peer misses is not kept, however long it is away: once it is heard again, it is told everything, in
-parts (`Replica`). A limiter that starts anew learns so what it admitted before.
+Contact. A limiter sends every peer a message at least each `PING_NS`, if need be an empty delta. A
+peer is in contact for `CONTACT_NS` after each of its messages. Only peers in contact are told news.
+A limiter keeps no news for a silent peer. Once the peer is heard again, it is told everything, in
+parts (`Replica`). A restarted limiter so learns what it had admitted itself.
 
-A limit that begins anew while the daemon runs, as a reload has changed its keys, asks for the same:
-by an empty delta of the limit, some times, as it has no acknowledgement.
+A limit whose keys change in a reload begins anew while the daemon runs. It asks its peers for
+everything, by an empty delta. There is no acknowledgement of that, so it asks `ASKS` times.
 
-Acknowledgement. The session numbers datagrams. A message of a replica may take several, and is
-acknowledged once all are.
+Acknowledgement. The session numbers datagrams. A message of a replica may take several datagrams,
+and is acknowledged once all of them are.
 
-Input is hostile until checked. The codec bounds a datagram. What is not of a limit here (`limit`),
-or of one whose settings differ (`settings`), is refused and counted, as are keys without room
-(`Table`). An insider can spend any key's tokens, as it could by answering requests
+Input is hostile until checked. The codec bounds a datagram. A delta of a limit that is not here
+(`limit`), or whose settings differ (`settings`), is refused and counted. So are keys without room
+(`Table`). An insider can spend the tokens of any key, as it could by answering requests
 (docs/security.md).
 
 It is pure: the time and the source of randomness are given, and messages go to a `Messenger`.
@@ -45,48 +46,48 @@ from drld.spec import LimitSpec
 
 PING_NS = NS_PER_S
 CONTACT_NS = 10 * NS_PER_S
-"""Ten pings: of 10,000 such times one passes without any at a loss of 40 %. The price of a mistake
-is a copy of everything."""
+"""Ten pings: at a loss of 40 %, one of 10,000 such times passes without any. A mistake costs a copy
+of everything."""
 SWEEP_ROUNDS = 200
-"""In which all buckets are looked at: those that are full again leave, others come to rest."""
+"""The rounds in which all buckets are looked at: full ones leave, others come to rest."""
 MOST_SWEPT = 500
-"""Buckets that are looked at in a round: half a millisecond of work."""
+"""The most buckets that are looked at in a round: half a millisecond of work."""
 ASKS = 5
-"""Times that a limit that begins anew asks a peer for everything: at a loss of 40 % all are lost
+"""How often a limit that begins anew asks a peer for everything: at a loss of 40 %, all are lost
 once in a hundred times."""
 _ANSWER_ROUNDS = 2 * ASKS * REPEAT_ROUNDS
-"""In which a peer that asks again was answered already."""
+"""The rounds in which a repeated question of a peer is taken as answered."""
 _MODULUS = 2**32
 _ORIGIN = _MODULUS - 1
 _PING = Part(0, Form.LEDGER, (), ())
-"""Of no limit."""
+"""An empty delta of no limit."""
 
 register(DeltaCodec(KIND))
 
 
 @dataclass(slots=True)
 class _Peer:
-    """What this limiter knows of one other."""
+    """The state of the exchange with one peer."""
 
     origin: int = 0
     heard_ns: int | None = None
-    """None: not since the daemon started."""
+    """When the peer's last message came; None: none has come since the daemon started."""
     sent_ns: int | None = None
     contact: bool = False
     told_ns: dict[int, int] = field(default_factory=dict)
-    """When it asked for everything of a limit last, by id."""
+    """When the peer last asked for everything of a limit, by the limit's id."""
     waiting: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Datagrams that are not acknowledged: by number, when each was sent, and limit and message."""
+    """The datagrams that are not acknowledged: by number, the time, the limit and the message."""
     left: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Datagrams of each message that are not acknowledged."""
+    """The number of unacknowledged datagrams of each message."""
 
     def sent(self, number: int, limit_id: int, message: int, now_ns: int) -> None:
-        """A datagram of a message has gone out."""
+        """Note that a datagram of a message has gone out."""
         self.waiting[number] = now_ns, limit_id, message
         self.left[limit_id, message] += 1
 
     def acknowledged(self, limit_id: int, numbers: Iterable[int]) -> tuple[int, ...]:
-        """The messages of a limit that are acknowledged with these datagrams."""
+        """Return the messages of a limit that are complete with these acknowledged datagrams."""
         done = []
         for number in numbers:
             if (found := self.waiting.get(number)) is None or found[1] != limit_id:
@@ -101,7 +102,7 @@ class _Peer:
         return tuple(done)
 
     def forget(self, before_ns: int) -> None:
-        """What was sent before is not waited for any more; it was repeated."""
+        """Stop waiting for the acknowledgements of older datagrams; their news were repeated."""
         for number, (sent_ns, *message) in list(self.waiting.items()):
             if sent_ns >= before_ns:
                 break
@@ -114,43 +115,43 @@ class KeyedLimits:
 
     def __init__(self, terms: Terms, rng: Random) -> None:
         self.limits: dict[int, KeyedLimit] = {}
-        """By id."""
+        """The limits by id."""
         self.due_ns = 0
-        """When the next round is."""
+        """The time of the next round, ns."""
         self._terms = terms
         self._rng = rng
         self._messenger: Messenger | None = None
         self._peers: dict[str, _Peer] = {}
         self._now_ns = 0
         self.on_urgent: Callable[[], None] = lambda: None
-        """Called when there is something to send that cannot wait for the round: `tick` does."""
+        """Called when news cannot wait for the round; `tick` sends them."""
         self._outgoing: list[tuple[int, Outgoing]] = []
         self._asks: dict[int, int] = {}
-        """Rounds in which limits ask their peers for everything, by id."""
+        """The rounds in which limits still ask their peers for everything, by id."""
 
     @property
     def members(self) -> int:
-        """Limiters of the fleet."""
+        """The number of limiters in the fleet."""
         return self._terms.members
 
     # Configuration
 
     def connect(self, messenger: Messenger) -> None:
-        """Tell the peers through this socket from now on; before there are limits."""
+        """Exchange news through this socket from now on; called before there are limits."""
         self._messenger = messenger
         self._terms = self._terms._replace(origin=_origin(messenger.life))
 
     def configure(
         self, peers: Collection[str], interval_ns: int, secret: bytes, now_ns: int
     ) -> None:
-        """The fleet is this from now on. Another secret makes all buckets begin anew."""
+        """Use this fleet from now on. Another secret makes all buckets begin anew."""
         members = len(peers) + 1
         self._terms = self._terms._replace(interval_ns=interval_ns, members=members, secret=secret)
         self._peers = {peer: self._peers.get(peer) or _Peer() for peer in peers}
         self.replace([keyed.limit for keyed in self.limits.values()], now_ns)
 
     def replace(self, limits: Iterable[LimitSpec], now_ns: int) -> None:
-        """Have these limits from now on; one whose keys stay what they are keeps its levels."""
+        """Use these limits from now on; a limit whose keys stay the same keeps its levels."""
         kept = {}
         for limit in limits:
             known = self.limits.get(limit.id)
@@ -173,7 +174,7 @@ class KeyedLimits:
         return KeyPolicer(keyed, keyed.key(values), counts, self._speak)
 
     def _speak(self, limit_id: int, messages: Outgoing) -> None:
-        """There is something to send after a charge; many charges may share a message."""
+        """Send messages soon; many charges may share a message."""
         if messages:
             self._outgoing.append((limit_id, messages))
         self.on_urgent()
@@ -181,7 +182,7 @@ class KeyedLimits:
     # The fleet
 
     def tick(self, now_ns: int) -> None:
-        """Receive what has come, send what cannot wait, and begin a round if it is due."""
+        """Receive deltas, send urgent news, and begin a round if it is due."""
         if self._messenger is None:
             return
         self._now_ns = now_ns
@@ -217,7 +218,7 @@ class KeyedLimits:
             keyed.replica.sweep(keyed.at(now_ns), rows)
 
     def _ask(self, now_ns: int) -> None:
-        """Ask the peers in contact for what is known of the limits that have begun anew."""
+        """Ask the peers in contact for everything of the limits that have begun anew."""
         for limit_id, rounds in list(self._asks.items()):
             keyed = self.limits.get(limit_id)
             if keyed is not None and rounds % REPEAT_ROUNDS == 0:
@@ -245,7 +246,7 @@ class KeyedLimits:
             self._take_part(name, peer, body, now_ns)
 
     def _begin(self, name: str, peer: _Peer, life: int) -> None:
-        """A session with a life of a peer has begun: it may know nothing."""
+        """Begin a session with an incarnation of a peer, which may know nothing."""
         peer.origin = _origin(life)
         peer.waiting.clear()
         peer.left.clear()
@@ -304,12 +305,12 @@ class KeyedLimits:
 
     @property
     def contacts(self) -> int:
-        """Peers in contact."""
+        """The number of peers in contact."""
         return sum(peer.contact for peer in self._peers.values())
 
 
 def _origin(life: int) -> int:
-    """The origin of an incarnation's cells; 0 is that of none."""
+    """Return the origin of an incarnation's cells; 0 means no origin."""
     return life & _ORIGIN or 1
 
 

@@ -1,17 +1,17 @@
 """Logs of requests: JSON lines, or access logs of web servers. Pure.
 
-A JSON line is a question, as `POST /v1/check` takes it, and `t`, when it came:
+A JSON line is a question in the form of `POST /v1/check`, with the time `t` of the request:
 
     {"t": 1793456789.123, "namespace": "api", "descriptor": {"user": "alice"}, "cost": 3}
 
 `t` is Unix time in seconds, or a text of ISO 8601 with an offset, such as nginx's `$time_iso8601`.
 
 An access log is in the common or combined format of nginx and Apache. Its requests have the pairs
-`method`, `path` (without a query) and, if it is known, `user`; their caller is the client's
-address, and their size that of the answer. Pairs that a descriptor has no room for are left out.
-Times are whole seconds there, so requests of a second come at once, and bursts look larger.
+`method`, `path` (without a query) and, if the log has it, `user`. The caller is the client's
+address, and the size is that of the answer. Pairs that exceed the room of a descriptor are left
+out. Times are whole seconds there, so requests of a second come at once, and bursts look larger.
 
-Words such as `namespace=api plan=free` are of all requests that do not say otherwise.
+Words such as `namespace=api plan=free` are defaults for all requests.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from drld.requests.model import Request
 from drld.requests.question import MAX_AMOUNT, of_json
 
 MAX_LINE = 65_536
-"""Bytes of a line: a longer one is damage."""
+"""The most bytes of a line: a longer line is damage."""
 NAMESPACE = "default"
-"""Of requests of an access log, if no word names one."""
+"""The namespace of requests of an access log, if no word names one."""
 _NO_LOG = "must be a log of requests: JSON lines, or an access log"
 _ACCESS = re.compile(r'(\S+) \S+ (\S+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" \d{3} (\d+|-)(?: .*)?')
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -44,14 +44,14 @@ _ISO = re.compile(
     re.ASCII,
 )
 _MOST_S = 1 << 33
-"""End of time, as for captures of packets (the year 2242)."""
+"""The latest time, as for captures of packets (the year 2242)."""
 
 
 def words_of(text: str) -> dict[str, str]:
-    """Words such as `namespace=api plan=free`.
+    """Return the pairs of words such as `namespace=api plan=free`.
 
     Raises:
-        InputError: one is not NAME=VALUE.
+        InputError: a word is not NAME=VALUE, or a name comes twice.
     """
     found = dict[str, str]()
     for word in text.split():
@@ -63,10 +63,10 @@ def words_of(text: str) -> dict[str, str]:
 
 
 def requests(stream: IO[bytes], words: str) -> Iterator[tuple[int, Request]]:
-    """The requests of a log, each with its Unix time, ns.
+    """Return the requests of a log, each with its Unix time, ns.
 
     Raises:
-        InputError: it is no log of requests; or, while it is read, a line is none.
+        InputError: the file is no log of requests; while it is read: a line is no request.
     """
     given = words_of(words)
     lines = _lines(stream)
@@ -113,7 +113,7 @@ def _of_json(line: bytes, words: Mapping[str, str]) -> tuple[int, Request]:
 
 
 def _number(name: str, value: str) -> Any:
-    """The value of a word as JSON has it."""
+    """Return the value of a word in the type that JSON has for it."""
     return int(value) if name in {"cost", "bytes", "at_least"} and value.isdigit() else value
 
 
@@ -146,7 +146,7 @@ def _of_access(line: bytes, words: Mapping[str, str]) -> tuple[int, Request]:
 
 
 def _time_ns(value: object) -> int:
-    """Unix time, ns, of a number of seconds or a text of ISO 8601."""
+    """Return the Unix time, ns, of a number of seconds or a text of ISO 8601."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_S:
         return round(value * NS_PER_S)
     match = _ISO.fullmatch(value) if isinstance(value, str) else None
@@ -170,7 +170,7 @@ def _common_ns(text: str) -> int:
 def _seconds(
     date: tuple[int, ...], sign: str | None, hours: str | None, minutes: str | None
 ) -> int:
-    """Unix time, s, of a date and its offset from UTC."""
+    """Return the Unix time, s, of a date and its offset from UTC."""
     _, month, day, *clock = date
     if not (1 <= month <= 12 and 1 <= day <= 31 and clock[0] < 24 and max(clock[1:]) <= 60):
         raise InputError("a date must be one")

@@ -1,9 +1,10 @@
-"""Which limits a request falls under: those of its namespace whose pairs are all in its descriptor.
+"""Finds the limits that a request falls under.
 
-A limit with a bucket for each key (`per`) takes only requests that have a key.
+These are the limits of its namespace whose pairs are all in its descriptor. A limit with a bucket
+for each key (`per`) takes only requests that have a key.
 
-A limit is found by the first of its pairs, so a request costs as many lookups as it has pairs, and
-not one for each limit; where no limit of the namespace names a pair, it costs none.
+A limit is found by the first of its pairs. So a request costs one lookup for each of its pairs, and
+not one for each limit; if no limit of the namespace names a pair, it costs none.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Candidate(Generic[T]):
-    """A limit of the first pair that a request has."""
+    """A limit whose first pair a request has."""
 
     place: int
-    """In the configuration."""
+    """The place of the limit in the configuration."""
     found: T
     more: ItemsView[str, str] | None
-    """All pairs, where there are more than the first."""
+    """All pairs of the limit; None: the first is the only one."""
     per: tuple[str, ...]
-    """Names that the descriptor must have."""
+    """The names that the descriptor must have."""
 
     def fits(self, descriptor: Descriptor) -> bool:
-        """Whether a request that has the first pair falls under the limit."""
+        """Return whether a request with the first pair falls under the limit."""
         # A loop, as `all` of a generator takes three times as long.
         for name in self.per:
             if name not in descriptor:
@@ -46,16 +47,17 @@ class _Namespace(Generic[T]):
     """The limits of one namespace."""
 
     every: list[_Candidate[T]] = field(default_factory=list)
-    """Those that name no pair."""
+    """The limits that name no pair."""
     by_pair: dict[str, dict[str, list[_Candidate[T]]]] = field(default_factory=dict)
-    """The others, by the name and the value of the first."""
+    """The other limits, by the name and the value of their first pair."""
 
 
 class Matcher(Generic[T]):
     """The limits of one configuration."""
 
     def __init__(self, limits: Iterable[tuple[LimitSpec, T]]) -> None:
-        """`limits` are in the order of the configuration, each with what is found for it."""
+        """`limits` are in the order of the configuration, each with the value that `find` returns
+        for it."""
         self._limits: list[LimitSpec] = []
         self._namespaces: dict[str, _Namespace[T]] = {}
         for place, (limit, found) in enumerate(limits):
@@ -73,7 +75,8 @@ class Matcher(Generic[T]):
                 namespace.every.append(candidate)
 
     def find(self, namespace: str, descriptor: Descriptor) -> list[T]:
-        """What is found for the limits that a request falls under, in their order."""
+        """Return the values of the limits that a request falls under, in the order of the
+        configuration."""
         limits = self._namespaces.get(namespace)
         if limits is None:
             return []
@@ -88,7 +91,7 @@ class Matcher(Generic[T]):
         return [it.found for it in found]
 
     def named(self, namespace: str) -> Mapping[str, Collection[str]]:
-        """The pairs that limits of a namespace name: the values of each name.
+        """Return the values that limits of a namespace name, by the name of the pair.
 
         Requests whose descriptors have the same names, and the same of these values, fall under the
         same limits.

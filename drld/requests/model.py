@@ -1,4 +1,4 @@
-"""The nouns of requests: what a client asks, and what it is answered."""
+"""The nouns of requests: the question of a client, and its answer."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ class Request(NamedTuple):
     namespace: str
     descriptor: Descriptor
     cost: int = 1
-    """Requests that it counts for; 0 asks, and takes nothing."""
+    """The number of requests that it counts for; 0 asks, and takes nothing."""
     size: int | None = None
-    """Bytes that it counts for under a limit on bytes; None: a typical item for each request."""
+    """The bytes that it counts for under a limit on bytes; None: a typical item for each
+    request."""
     caller: str = ""
-    """Who sends it: the flow that it belongs to."""
+    """The sender of the request: the flow that it belongs to."""
     at_least: int | None = None
-    """Least cost that is of use: as much from here to `cost` is admitted as all limits allow; None:
-    all of `cost` or nothing. A size is then charged in proportion."""
+    """The least cost of use: the limits admit as much of `cost` as they can, from this on, and a
+    size in proportion; None: all of `cost` or nothing."""
     charge: bool = False
-    """Whether it has been carried out already: its cost is charged whatever is left, and what the
-    buckets lack is debt. Cost 0 charges the size alone."""
+    """Whether the request has been carried out already: its cost is charged in any case, and the
+    buckets' shortfall is debt. Cost 0 charges the size alone."""
 
     def part(self, cost: int) -> Request:
-        """This request at a smaller cost, from 1 on, and a size in proportion, rounded up."""
+        """Return this request at a smaller cost, at least 1, and a size in proportion, rounded
+        up."""
         size = None if self.size is None else -(-self.size * cost // self.cost)
         return self._replace(cost=cost, size=size)
 
 
 class Standing(NamedTuple):
-    """How a limit stands to a request, after the decision; amounts are tokens."""
+    """The state of a limit after the decision on a request; amounts are tokens."""
 
     limit: LimitSpec
     amount: int
-    """What the request costs under it."""
+    """The cost of the request under the limit."""
     remaining: int | None
-    """In the bucket here; None: there is no bucket."""
+    """The tokens in the bucket here; None: there is no bucket."""
     reset_ns: int | None
-    """Time until the bucket is full if nothing else comes; None: it does not fill."""
+    """The time until the bucket is full if no other request comes; None: it does not fill."""
     wait_ns: int | None
-    """Time until it would admit the request if no other came; None: it will not."""
+    """The time until the limit would admit the request if no other came; None: it will not."""
 
 
 class Answer(NamedTuple):
@@ -52,17 +54,18 @@ class Answer(NamedTuple):
 
     admitted: bool
     standings: Sequence[Standing]
-    """Of the limits that it falls under, in the order of the configuration."""
+    """The states of the limits that it falls under, in the order of the configuration."""
     refused: Standing | None
-    """The first limit that refuses it."""
+    """The first limit that refuses the request; None: it is admitted."""
     reason: str | None
-    """Why it is refused, for people."""
+    """The reason of a refusal, for people."""
     granted: int = 0
     """The part of the cost that is admitted or charged."""
 
     @property
     def retry_ns(self) -> int | None:
-        """Time until no limit would refuse it; None: it was admitted, or none can be told."""
+        """The time until no limit would refuse the request; None: it was admitted, or no time is
+        known."""
         if self.admitted:
             return None
         waits = [it.wait_ns for it in self.standings]

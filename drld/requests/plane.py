@@ -8,5 +8,5 @@ from drld.requests.spec import RequestMatch
 
 
 def requests(datapath: RequestDatapath) -> Plane:
-    """The limits on requests; they have no messages of their own."""
+    """Return the plane with the limits on requests; it has no messages of its own."""
     return Plane(RequestMatch, datapath)

@@ -10,20 +10,20 @@ from drld.requests.spec import ITEM, REQUESTS
 from drld.units import QuantityError
 
 PERIODS_S: Mapping[str, int] = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-"""Periods of a rate, seconds."""
+"""The periods of a rate, seconds."""
 RATE = 'a rate such as "100/s", from "9/d" to "10000000/s", per s, min, h or d'
 BURST = "a number of requests, from 1 to 1000000"
 _LONGEST = 24
-"""Characters of a rate: more digits than its bounds have."""
+"""The most characters of a rate: more digits than its bounds have."""
 
 
 def parse_rate(text: str) -> int:
-    """Read a rate such as "100/s" or "1.5/min" as tokens/s.
+    """Return a rate such as "100/s" or "1.5/min" as tokens/s.
 
-    A fraction of a token per second is cut off, so that a limit is never above what was asked.
+    A fraction of a token per second is cut off, so that a limit is never above the operator's rate.
 
     Raises:
-        QuantityError: it is no rate, or outside the unit's bounds.
+        QuantityError: the text is no rate, or outside the unit's bounds.
     """
     number, _, period = text.partition("/")
     whole, dot, decimals = number.partition(".")
@@ -40,7 +40,7 @@ def parse_rate(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def quota(rate: int) -> tuple[int, int]:
-    """A rate, tokens/s, as a whole number of requests in a period, s: 100 in 60 s."""
+    """Return a rate, tokens/s, as a whole number of requests in a period, s: 100 in 60 s."""
     for period_s in PERIODS_S.values():
         tokens = rate * period_s
         # Less than a token per second was cut off when the rate was read.

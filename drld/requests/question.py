@@ -1,7 +1,7 @@
-"""What a client asks, in a query or in JSON, as requests.
+"""Questions of clients, in a query or in JSON, as requests.
 
-Strangers may write it: everything has a bound, and nothing is guessed. The bytes are those of an
-HTTP request, whose size the server bounds (drld.control.connection).
+Strangers may write them, so every part has a bound, and nothing is guessed. The server bounds the
+size of the HTTP request (drld.control.connection).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from drld.requests.caller import MAX_CALLER_BYTES
 from drld.requests.model import Request
 
 MAX_CHECKS = 100
-"""Of one JSON text."""
+"""The most checks of one JSON text."""
 MAX_AMOUNT = 2**31 - 1
-"""Of a cost, and of a size in bytes: the integers of Envoy's protocol."""
+"""The largest cost, and the largest size in bytes: the integers of Envoy's protocol."""
 REFUSALS = (429, 403)
-"""Statuses that a client may have for a refusal: nginx passes 403 on, and not 429."""
+"""The statuses that a client may choose for a refusal: nginx passes 403 on, and not 429."""
 _KEYS = ("namespace", "descriptor", "cost", "bytes", "caller", "at_least", "charge")
 _MAX_DIGITS = 10
 
 
 def of_query(query: bytes, caller: str) -> tuple[Request, int]:
-    """The request of a query such as `namespace=api&user=alice&cost=3`, and its refusal.
+    """Return the request of a query such as `namespace=api&user=alice&cost=3`, and its refusal.
 
-    All names but the reserved ones are of the descriptor. `caller` is who asks, if the query does
-    not say who calls. The refusal is the status of an answer that says no.
+    The refusal is the status of an answer that says no. All names but the reserved ones are names
+    of the descriptor. `caller` is the caller if the query names none.
 
     Raises:
-        InputError: it is no such query.
+        InputError: the query is no question.
     """
     most = descriptor.MAX_PAIRS + len(descriptor.RESERVED)
     try:
@@ -58,25 +58,27 @@ def of_query(query: bytes, caller: str) -> tuple[Request, int]:
 
 
 def of_batch(parts: Sequence[str], amounts: Mapping[str, object], caller: str) -> Request:
-    """The request whose namespace, caller, and names and values by turns these are.
+    """Return the request of a question of the batch protocol.
 
-    `amounts` are `cost`, `bytes`, `at_least` and `charge`, where they are given; `caller` is as in
-    `of_query`, where the given one is empty.
+    Args:
+        parts: the namespace, the caller, and names and values by turns.
+        amounts: `cost`, `bytes`, `at_least` and `charge`, as far as they are given.
+        caller: the caller if the given one is empty.
 
     Raises:
-        InputError: there is no such request.
+        InputError: the question has a mistake.
     """
     asked = {"namespace": parts[0], "caller": parts[1] or caller, **amounts}
     return _request(asked, _unique(zip(parts[2::2], parts[3::2], strict=True)), caller)
 
 
 def of_json(body: bytes, caller: str) -> tuple[list[Request], bool]:
-    """The requests of a JSON object, or of an array of them; and whether it was an array.
+    """Return the requests of a JSON object, or of an array of them, and whether it was an array.
 
     `caller` is as in `of_query`.
 
     Raises:
-        InputError: it is neither.
+        InputError: the body is no question.
     """
     try:
         value = json.loads(body, object_pairs_hook=_unique, parse_constant=_no_number)
@@ -152,7 +154,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Pairs as a dictionary: programs differ in which of two they take, so there is one."""
+    """Return pairs as a dictionary in which no name comes twice: programs differ in which they
+    use."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

@@ -1,8 +1,8 @@
 """Requests of one namespace whose descriptors have the same names, in the same order.
 
-A service asks about thousands of users, and always with the same names. Which limits a request
-falls under follows from these and from the few values that limits name (`Matcher.named`). So that
-is found out once, and requests are told apart by their other values alone.
+A service asks about thousands of users, and always with the same names. The limits of a request
+follow from the names and from the few values that limits name (`Matcher.named`). So the names are
+matched once, and each request is matched by those values alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drld.requests.descriptor import MAX_BYTES, Descriptor
 
 T = TypeVar("T")
 _MAX_CHOICES = 64
-"""Combinations of values that are remembered of a shape: the values are a stranger's choice."""
+"""The combinations of values that a shape remembers: a bound, since strangers choose the values."""
 
 
 class Shape(Generic[T]):
@@ -28,7 +28,13 @@ class Shape(Generic[T]):
         named: Mapping[str, Collection[str]],
         find: Callable[[Descriptor], Sequence[T]],
     ) -> None:
-        """`named` are the values that limits name, by name; `find` finds the limits of one."""
+        """Make the shape of a namespace.
+
+        Args:
+            names: the names of the descriptor.
+            named: the values that limits name, by name.
+            find: finds the limits of a descriptor.
+        """
         self._names = names
         self._find = find
         self._chosen = [
@@ -38,15 +44,15 @@ class Shape(Generic[T]):
         ]
         self._found: dict[tuple[bytes | None, ...], Sequence[T]] = {}
         self._room = MAX_BYTES - sum(len(name.encode()) for name in names)
-        """Bytes that all values together may have."""
+        """The most bytes of all values together."""
 
     def fits(self, values: Sequence[bytes]) -> bool:
-        """Whether these are surely the values of a descriptor: in ASCII, and not too long."""
+        """Return whether these are surely the values of a descriptor: ASCII, and not too long."""
         data = b"".join(values)
         return len(values) == len(self._names) and len(data) <= self._room and data.isascii()
 
     def find(self, values: Sequence[bytes]) -> Sequence[T]:
-        """What is found for the limits of a request with these values, which are UTF-8."""
+        """Return the limits of a request with these values, which are UTF-8."""
         chosen = self._chosen
         choice = tuple([values[at] if values[at] in its else None for at, its in chosen])
         found = self._found.get(choice)

@@ -1,4 +1,4 @@
-"""What a configuration asks of requests: the target of a limit, and where a daemon answers."""
+"""The configuration of requests: the target of a limit, and the addresses of the daemon's front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drld.spec import LimitSpec, PlaneSpec, ServerTls, Target, format_endpoint
 from drld.units import Unit
 
 ITEM = 1_000_000
-"""Tokens that one request costs: a share may be 0.3 requests a second."""
+"""The tokens of one request: a share may be 0.3 requests a second."""
 REQUESTS = Unit(
     name="requests",
     item=ITEM,
@@ -31,15 +31,15 @@ Address: TypeAlias = tuple[str, int] | str
 
 
 class Excess(enum.Enum):
-    """What becomes of requests above the limit."""
+    """What a limit does with requests above it."""
 
     REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMatch(Target):
-    """Which requests fall under a limit: those of a namespace whose descriptor has all pairs, and
-    all names of its keys."""
+    """The target of a limit: requests of a namespace whose descriptor has all pairs, and all names
+    of the limit's keys."""
 
     items: ClassVar[str] = "requests"
     flow: ClassVar[str] = "caller"
@@ -47,15 +47,16 @@ class RequestMatch(Target):
     namespace: str
     where: Descriptor = field(default_factory=dict)
     per: tuple[str, ...] = ()
-    """Names of pairs: each combination of their values has a bucket; none: one limit for all."""
+    """The names of a key's pairs: each combination of their values has a bucket; none: one limit
+    for all requests."""
 
     def __str__(self) -> str:
-        """For lists: the namespace, the pairs, and what makes a key."""
+        """Return the namespace, the pairs and the names of a key, for lists."""
         pairs = [f"{name}={it}" for name, it in self.where.items()]
         return " ".join([self.namespace, *pairs, *(f"per {name}" for name in self.per)])
 
     def written(self) -> dict[str, str]:
-        """See `Target.written`; `where` and `per` are there if there are any."""
+        """See `Target.written`; empty `where` and `per` are left out."""
         where = ",".join(f"{name}={value}" for name, value in self.where.items())
         found = {"namespace": self.namespace, "where": where, "per": ",".join(self.per)}
         return {name: value for name, value in found.items() if value}
@@ -66,25 +67,25 @@ class RequestMatch(Target):
 
 
 def match_of(limit: LimitSpec) -> RequestMatch:
-    """The target of a limit on requests."""
+    """Return the target of a limit on requests."""
     assert isinstance(limit.match, RequestMatch)
     return limit.match
 
 
 @dataclass(frozen=True, slots=True)
 class RequestsSpec(PlaneSpec):
-    """Where one daemon answers whether requests may pass."""
+    """Where one daemon answers questions on requests."""
 
     key: ClassVar[str] = "requests"
 
     listen: tuple[Address, ...] = ()
-    """None: there are no limits on requests here."""
+    """The addresses; none: there are no limits on requests here."""
     trusted_proxies: tuple[Network, ...] = ()
-    """Clients whose `X-Forwarded-For` says who calls."""
+    """The networks of clients whose `X-Forwarded-For` names the caller."""
     tls: ServerTls | None = field(default=None, compare=False)
-    """Of all TCP addresses; None: no TLS."""
+    """The certificate of all TCP addresses; None: no TLS."""
     peer_port: int | None = None
-    """UDP port of all limiters for what they admit of keys; None: one above that of gossip."""
+    """The UDP port on which limiters exchange news of keys; None: the port of gossip plus one."""
 
     @property
     def serves(self) -> bool:
@@ -92,10 +93,10 @@ class RequestsSpec(PlaneSpec):
         return bool(self.listen)
 
     def port_of_keys(self, gossip: int) -> int:
-        """The UDP port of a limiter for what it admits of keys, by its port for gossip."""
+        """Return the UDP port on which a limiter exchanges news of keys, by its port for gossip."""
         return self.peer_port or gossip + 1
 
     def fixed(self) -> Mapping[str, Any]:
-        """The addresses, as a file has them."""
+        """Return the addresses and the port in the form of a file."""
         written = [it if isinstance(it, str) else format_endpoint(*it) for it in self.listen]
         return {"listen": written or None, "peer_port": self.peer_port}
