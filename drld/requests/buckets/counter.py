@@ -1,21 +1,22 @@
 """The token-bucket counter: the thesis' baseline (section 3.1, listings 3.1 to 3.4).
 
-State of a key: the tokens that each limiter admitted (a grow-only counter), the *limit*, which is
-the tokens that might have been admitted so far, and when the limit was last refilled. A request
-conforms if the sum of the counters and its cost are at most the limit.
+The state of a key has three parts: the tokens that each limiter admitted (a grow-only counter), the
+*limit*, which is the most tokens that may have been admitted so far, and the time at which the
+limit was last refilled. A request conforms if the sum of the counters and its cost are at most the
+limit.
 
     refill   limit += min((now - refilled) rate, capacity);  refilled = now
     merge    counters by maximum; the larger limit, with its time of refill
 
-Two variants. `literal` is listing 3.1. It caps each refill and not the bucket, so it is no token
-bucket: who sends 2 c requests at half the rate may then send nearly 3 c at once. By default the
-limit is also at most the sum and one capacity. A limiter that knows the counters in part then caps
-too low, for good: that is the safe side.
+There are two variants. `literal` is listing 3.1. It caps each refill and not the bucket, so it is
+no token bucket: a user who sends 2 c requests at half the rate may then send nearly 3 c at once. By
+default the limit is also at most the sum and one capacity. A limiter that knows only a part of the
+counters then caps too low, for good: that is the safe side.
 
-Readings of the text: the limit is a real number, exact here; a refused request is not counted;
-clocks are synchronised, so the time of refill travels as it is; a limit that moved is no news of
-its own, or limiters under load would never be silent, as figure 5.6 shows them after 10 s. Nothing
-is ever removed.
+The text is read as follows. The limit is a real number, and exact here. A refused request is not
+counted. Clocks are synchronised, so the time of refill travels as it is. A changed limit alone is
+no news; otherwise limiters under load would never be silent, as they are after 10 s in figure 5.6.
+Nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 
 class CounterDelta(NamedTuple):
-    """A key's whole state."""
+    """The whole state of a key as it travels."""
 
     counts: tuple[tuple[int, int], ...]
-    """Tokens by origin."""
+    """The tokens by origin."""
     limit: int
-    """What may have been admitted in all until the refill, ticks."""
+    """The most tokens that may have been admitted until the refill, in ticks."""
     refilled_ns: int
 
 
@@ -49,11 +50,11 @@ class Counter(Bucket):
         self._used = 0
         """The sum of the counts."""
         self._limit = policy.depth
-        """Ticks, like all amounts here: a token is `per_ns`."""
+        """In ticks, like all amounts here: a token is `per_ns`."""
         self._refilled_ns: int | None = None
 
     def _refilled(self, now_ns: int) -> int:
-        """The limit after a refill."""
+        """Return the limit after a refill."""
         policy, limit = self.policy, self._limit
         if self._refilled_ns is not None and now_ns > self._refilled_ns:
             limit += min((now_ns - self._refilled_ns) * policy.rate, policy.depth)
@@ -66,7 +67,7 @@ class Counter(Bucket):
         self._refilled_ns = max(now_ns, self._refilled_ns or now_ns)
 
     def take(self, now_ns: int, cost: int = 1) -> tuple[Decision, News]:
-        """See `Bucket.take`: a request refills, also one that is refused."""
+        """See `Bucket.take`: every request refills, also a refused one."""
         self._refill(now_ns)
         return super().take(now_ns, cost)
 
@@ -116,7 +117,7 @@ class Counter(Bucket):
         return self.policy.capacity - min(room, self.policy.capacity)
 
     def idle(self, now_ns: int) -> bool:
-        """See `Bucket.idle`: never, since the maximum would swallow a counter that began anew."""
+        """See `Bucket.idle`: never, since the maximum would swallow a counter that begins anew."""
         return False
 
     def everything(self) -> News:

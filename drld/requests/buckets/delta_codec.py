@@ -30,7 +30,7 @@ from drld.requests.buckets.queue import Element
 from drld.requests.buckets.replica import Message
 
 KIND = 8
-"""Of these messages on the requests' socket."""
+"""The kind of these messages on the requests' socket."""
 _DIGEST = struct.Struct(">H")
 _HEAD = struct.Struct(">HBBH")
 _KEY = struct.Struct(">Q")
@@ -42,11 +42,11 @@ _CELLS = struct.Struct(">HH")
 _OWN = struct.Struct(">HII")
 _OTHER = struct.Struct(">IHII")
 _MOST_ACKNOWLEDGED = 63
-"""In a datagram; the others follow in the next."""
+"""The most acknowledgements of a datagram; the others follow in the next."""
 _ROOM = MAX_CONTENT - HEADER.size - _HEAD.size
 _MOST = 2**64 - 1
 _OWN_ORIGIN = -1
-"""In the place of a cell's origin in a decoded part: the sender."""
+"""Stands for the sender as the origin of a cell, in a decoded part."""
 
 
 class Form(IntEnum):
@@ -59,24 +59,24 @@ class Form(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one datagram says."""
+    """The content of one datagram."""
 
     limit_id: int
     form: Form
     received: tuple[int, ...]
     deltas: tuple[tuple[int, Any], ...]
-    """What the sender says of a key: its hash, and the delta."""
+    """The hash of each key, and the sender's delta of it."""
     digest: int = 0
-    """Of what sender and receiver must agree on, 0 to 65535."""
+    """The digest of the settings in which sender and receiver must agree, 0 to 65535."""
     number: int = field(default=0, compare=False)
-    """Of the datagram that it came in; of no effect in one that is sent."""
+    """The number of the datagram in which the part came; a sender does not set it."""
 
 
 class DeltaCodec(NumberedCodec[Part]):
     """Writes and reads parts."""
 
     WIDEST: ClassVar[int] = _KEY.size + _COUNTER.size + _COUNTED.size
-    """The least room for another key."""
+    """The least room for another key, bytes."""
 
     def encode(self, body: Part, key_id: int, number: int) -> bytes:
         """See `Codec.encode`."""
@@ -149,7 +149,7 @@ def _pack(form: Form, delta: Any) -> bytes:
 
 
 def _unpack_untrusted(form: Form, data: bytes, offset: int) -> tuple[Any, int]:
-    """A key's delta, and the offset behind it."""
+    """Return a key's delta, and the offset behind it."""
     delta: Any
     if form is Form.COUNTER:
         entries, limit, refilled_ns = _COUNTER.unpack_from(data, offset)
@@ -185,7 +185,7 @@ def _rows(
 
 
 def parts(message: Message, form: Form, limit_id: int, origin: int) -> Iterator[Part]:
-    """A message as the parts of as many datagrams as it takes; `origin` is the sender's."""
+    """Return a message as the parts of as many datagrams as it takes; `origin` is the sender's."""
     received, others = _some(message.received)
     room = _ROOM - 4 * len(received)
     deltas: list[tuple[int, Any]] = []
@@ -207,12 +207,12 @@ def parts(message: Message, form: Form, limit_id: int, origin: int) -> Iterator[
 
 
 def _some(received: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The acknowledgements of a datagram, and the others."""
+    """Return the acknowledgements of a datagram, and the others."""
     return received[:_MOST_ACKNOWLEDGED], received[_MOST_ACKNOWLEDGED:]
 
 
 def of_sender(part: Part, origin: int) -> tuple[tuple[int, Any], ...]:
-    """The deltas of a decoded part, with the sender's origin in its own cells."""
+    """Return the deltas of a decoded part, with the sender's origin in its own cells."""
     if part.form is not Form.LEDGER:
         return part.deltas
     return tuple(
@@ -224,10 +224,10 @@ def of_sender(part: Part, origin: int) -> tuple[tuple[int, Any], ...]:
 
 
 def _as_sent(form: Form, delta: Any, origin: int) -> Any:
-    """A delta with the sender's own cells marked, and first.
+    """Return a delta with the sender's own cells marked, and first.
 
-    What a lying peer has made too large is told as the largest number there is. The ledger bounds
-    its cells itself.
+    A number that a lying peer has made too large is written as the largest number there is. The
+    ledger bounds its cells itself.
     """
     if form is Form.QUEUE:
         return tuple(Element(birth, min(life, _MOST)) for birth, life in delta)
@@ -240,7 +240,8 @@ def _as_sent(form: Form, delta: Any, origin: int) -> Any:
 
 
 def _split(form: Form, delta: Any, room: int) -> tuple[Any, Any, int]:
-    """What of a key's delta fits into the room, the rest or None, and the bytes of the first."""
+    """Return the part of a key's delta that fits into the room, the rest or None, and the bytes of
+    the first."""
     entries: Sequence[Any] = delta.counts if form is Form.COUNTER else delta
     head, widest = {
         Form.COUNTER: (_COUNTER.size, _COUNTED.size),

@@ -12,15 +12,16 @@ from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 
 def admit(policy: Policy, tat: int, now: int, cost: int) -> int:
-    """The TAT after a request of `cost` tokens, whether or not it conforms; times in ticks."""
+    """Return the TAT after a request of `cost` tokens, whether or not it conforms; times in
+    ticks."""
     return max(tat, now) + cost * policy.per_ns
 
 
 def decide(policy: Policy, tat: int, now: int, cost: int) -> Decision:
-    """Whether a request of `cost` tokens conforms; times in ticks.
+    """Return whether a request of `cost` tokens conforms; times in ticks.
 
     Raises:
-        ValueError: the bucket never has so many tokens, or the cost is negative.
+        ValueError: the cost is negative or above the capacity.
     """
     if not 0 <= cost <= policy.capacity:
         raise ValueError(f"cost: must be from 0 to the capacity, {policy.capacity} (got {cost})")
@@ -29,20 +30,20 @@ def decide(policy: Policy, tat: int, now: int, cost: int) -> Decision:
 
 
 class Gcra:
-    """A bucket of one limiter; at first it is full."""
+    """A bucket of one limiter; it begins full."""
 
     __slots__ = ("_policy", "_tat")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._tat: int | None = None
-        """Ticks; None: nothing was admitted yet."""
+        """The TAT in ticks; None: nothing was admitted yet."""
 
     def take(self, now_ns: int, cost: int = 1) -> Decision:
         """Take tokens, or refuse and change nothing.
 
         Raises:
-            ValueError: the bucket never has so many tokens.
+            ValueError: the cost is negative or above the capacity.
         """
         policy, tat = self._policy, self._tat
         now = now_ns * policy.rate
@@ -56,12 +57,12 @@ class Gcra:
         return decide(policy, tat, now, cost)
 
     def charge(self, now_ns: int, cost: int) -> None:
-        """Take tokens in any case, and maybe leave a debt."""
+        """Take tokens without a decision; the bucket may be in debt then."""
         now = now_ns * self._policy.rate
         self._tat = admit(self._policy, now if self._tat is None else self._tat, now, cost)
 
     def level(self, now_ns: int) -> float:
-        """Tokens that are taken and not yet refilled."""
+        """Return the tokens that are taken and not yet refilled."""
         if self._tat is None:
             return 0.0
         return max(self._tat - now_ns * self._policy.rate, 0) / self._policy.per_ns

@@ -47,43 +47,43 @@ from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 MS = 1_000_000
 SLOTS = 2**16
-"""Numbers of slots, on the wire and here: no two cells of an origin that live together share one,
-because a slot takes `_SLOTS_ALIVE` of a cell's life at least."""
+"""The number of slots, on the wire and here. A slot takes at least `_SLOTS_ALIVE` of a cell's life,
+so no two living cells of an origin share a number."""
 _SLOTS_ALIVE = SLOTS // 4
-"""A cell lives for so many slots at most; the rest is for cells that are under way."""
+"""The most slots of a cell's life; the other numbers are for cells that are under way."""
 MAX_AGE_MS = 2**32 - 1
-"""On the wire. An older cell looks younger, and so its bucket fuller."""
+"""The largest age on the wire. An older cell looks younger, so its bucket looks fuller."""
 MAX_TOKENS = 2**32 - 1
-"""Of a cell, on the wire and here; more are not counted."""
+"""The most tokens of a cell, on the wire and here; more are not counted."""
 
 FLOOR = 0
-"""In the place of an entry: the floor. No limiter has the origin 0."""
+"""The entry of the floor. No limiter has the origin 0."""
 
 _NEVER = -(2**127)
 """A TAT before all times, ticks."""
 _BASE_BYTES = 12
-"""Of the time that a row at rest begins with, ticks: enough for years at the finest rates."""
+"""The size of the base at the begin of a row at rest: enough for years at the finest rates."""
 _ONE = struct.Struct("<QI")
 """The only cell of a row at rest: id, tokens. It starts at the base, and there is no floor."""
 _ONE_ROW = struct.Struct("<QiQI")
 """A row with one cell: the base in two parts, and `_ONE`. One call reads it."""
 _MANY = struct.Struct("<qqq")
-"""Before the cells of a row at rest, from the base: TAT, latest start, floor."""
+"""The fields before the cells of a row at rest, from the base: TAT, latest start, floor."""
 _NO_FLOOR = -(2**63)
 
 
 class Cell(NamedTuple):
-    """What one limiter admitted in one slot, as it travels."""
+    """The tokens that one limiter admitted in one slot, as they travel."""
 
     origin: int
     slot: int
     tokens: int
     age_ms: int
-    """Time since the cell's start, ms."""
+    """The time since the cell's start, ms."""
 
 
 class Shape:
-    """What the rows of one policy have in common; times in ticks of the reduced policy."""
+    """The constants of all rows of one policy; times in ticks of the reduced policy."""
 
     __slots__ = (
         "capacity", "depth", "first", "horizon", "interval_ns", "life", "margin_ns", "origin",
@@ -96,16 +96,16 @@ class Shape:
         self.policy, self.origin = policy, origin
         self.interval_ns, self.margin_ns = interval_ns, margin_ns
         self.rate = policy.rate // common
-        """Ticks of a nanosecond."""
+        """The ticks of a nanosecond."""
         self.per = policy.per_ns // common
-        """Ticks of a token."""
+        """The ticks of a token."""
         self.per_ms = MS * self.rate
         self.capacity = policy.capacity
         self.depth = policy.capacity * self.per
         self.life = self.depth + margin_ns * self.rate
-        """An unknown cell that is older than this is refused."""
+        """The age at which an unknown cell is refused, ticks."""
         self.horizon = self.life + margin_ns * self.rate
-        """A known cell that is older than this is folded into the floor."""
+        """The age at which a known cell is folded into the floor, ticks."""
         life_ns = -(-self.horizon // self.rate)
         self.slot_ns = max(interval_ns, life_ns // _SLOTS_ALIVE)
         self.first = origin * SLOTS
@@ -114,7 +114,7 @@ class Shape:
 
 @lru_cache(maxsize=1024)
 def _shape(policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> Shape:
-    """One shape for all keys of a policy; the size is a bound on policies that are in use."""
+    """Return the shape that all keys of a policy share; the size bounds the policies in use."""
     return Shape(policy, origin, interval_ns, margin_ns)
 
 
@@ -131,21 +131,21 @@ class Ledger(Bucket):
         self.policy = policy
         self._shape = _shape(policy, origin, interval_ns, margin_ns)
         self._count = 0
-        """Tokens of the own open cell; 0: there is none, and the next three mean nothing."""
+        """The tokens of the own open cell; 0: there is none, and the next three mean nothing."""
         self._id = 0
         self._start = 0
         self._first_ns = 0
-        """Its first birth."""
+        """The birth of its first request, ns."""
         self._floor = self._latest = _NEVER
-        """The TAT by the cells that were removed; the largest start of the closed cells."""
+        """The TAT after the removed cells; the largest start of the closed cells."""
         self._tat: int | None = _NEVER
-        """The TAT by all cells; None: it must be folded."""
+        """The TAT after all cells; None: it must be folded."""
         self._others: int | None = _NEVER
-        """The TAT by the closed cells, where the open one is the last; None: it is not."""
+        """The TAT after the closed cells, where the open cell is the last; None: it is not."""
         self._cells: Cells | None = None
-        """The closed cells: own ones, and those of others."""
+        """The closed cells of all limiters; None: `_packed` has them, or there are none."""
         self._packed: bytes | None = None
-        """In their place, the row at rest that they were in, until they are needed."""
+        """The row at rest with the closed cells, until they are needed."""
 
     @property
     def late(self) -> int:
@@ -197,20 +197,20 @@ class Ledger(Bucket):
         return {self._id: count}
 
     def _close(self) -> None:
-        """Put the open cell among the others."""
+        """Close the open cell."""
         self._all().insert(self._start, self._id, self._count)
         self._latest = max(self._latest, self._start)
         self._count = 0
 
     def _all(self) -> Cells:
-        """The closed cells, unpacked."""
+        """Return the closed cells, unpacked."""
         if self._cells is None:
             self._cells = Cells() if self._packed is None else _unpacked(self._packed)
             self._packed = None
         return self._cells
 
     def _fold(self) -> int:
-        """The TAT by all cells, ticks."""
+        """Return the TAT after all cells, ticks."""
         per, cells = self._shape.per, self._all()
         if not self._count:
             self._tat = tat = cells.fold(self._floor, per, len(cells))
@@ -242,8 +242,10 @@ class Ledger(Bucket):
         return tuple(found)
 
     def _floor_cell(self, now: int) -> list[Cell]:
-        """The floor as it travels: what all that a newcomer refuses as too old has in use, in whole
-        tokens."""
+        """Return the floor as it travels.
+
+        It has the tokens in use, rounded up, of all cells that a newcomer refuses as too old.
+        """
         shape = self._shape
         self._collect(now)
         age_ms = min(shape.life // shape.per_ms, MAX_AGE_MS)
@@ -297,7 +299,7 @@ class Ledger(Bucket):
         return news, has
 
     def _collect(self, now: int) -> None:
-        """Fold cells that can change nothing any more into the floor."""
+        """Fold the cells that can change nothing any more into the floor."""
         shape = self._shape
         horizon = now - shape.horizon
         if self._count and self._start < horizon:
@@ -356,7 +358,7 @@ class Ledger(Bucket):
             self._shape = like._shape
 
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
-        """See `Bucket.reconfigure`: starts move, so that as many tokens as before have come
+        """See `Bucket.reconfigure`: starts move, so that the same number of tokens has come
         since."""
         old = self._shape
         if self._count:
@@ -444,7 +446,7 @@ class Ledger(Bucket):
 
 
 def _unpacked(data: bytes) -> Cells:
-    """The cells of a row at rest."""
+    """Return the cells of a row at rest."""
     base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
     if len(data) > _BASE_BYTES + _ONE.size:
         return Cells.unpack(base, data[_BASE_BYTES + _MANY.size :])

@@ -1,9 +1,9 @@
 """The thesis' delta states: for each peer, the news that it has not been told (3.1).
 
-News are merged by maximum. A peer is not told what it has told itself. By default news are
-forgotten once they are told, as in the thesis, so a lost message loses them until the entry changes
-again. With `repeat_ns`, told news stay until the peer acknowledges their message, and are pending
-again after that time: repetition is harmless, since values are maxima.
+News are merged by maximum. A peer is not told its own news. By default news are forgotten once they
+are told, as in the thesis, so a lost message loses them until the entry changes again. With
+`repeat_ns`, told news stay until the peer acknowledges their message, and are pending again after
+that time. Repetition is harmless, since values are maxima.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from drld.requests.buckets.bucket import News
 
 Key: TypeAlias = Hashable
-"""Whose bucket it is."""
+"""The key of a bucket."""
 
 
 _NOTHING: tuple[int, Mapping[Key, News]] = 0, {}
@@ -26,28 +26,33 @@ class Pending:
     __slots__ = ("_most", "_number", "_told", "behind", "news", "repeat_ns")
 
     def __init__(self, repeat_ns: int | None = None, most: int | None = None) -> None:
-        """`repeat_ns`: None: nothing is repeated; `most`: the most keys of which news pend."""
+        """Keep the news for one peer.
+
+        Args:
+            repeat_ns: the time after which unacknowledged news are told again; None: never.
+            most: the most keys with pending news; None: there is no bound.
+        """
         self._most = most
         self.behind = False
-        """Whether there were too many news, so that the peer needs everything."""
+        """Whether there were too many news, so that the peer must be told everything."""
         self.news: dict[Key, News] = {}
         self.repeat_ns = repeat_ns
         self._number = 0
         self._told: dict[int, tuple[int, Mapping[Key, News]]] = {}
-        """By number, when it was told, and what."""
+        """The told news and their time, by the number of the message."""
 
     @property
     def entries(self) -> int:
-        """Pending entries of all keys."""
+        """The number of pending entries of all keys."""
         return sum(map(len, self.news.values()))
 
     @property
     def settled(self) -> bool:
-        """Whether the peer knows all, as far as can be known."""
+        """Whether the peer knows all news, as far as this limiter can know."""
         return not self.news and not self._told
 
     def add(self, key: Key, news: News) -> None:
-        """There are news of a key."""
+        """Add news of a key."""
         if self.behind:
             return
         own = self.news.get(key)
@@ -63,7 +68,7 @@ class Pending:
                 own[entry] = value
 
     def has(self, key: Key, known: News) -> None:
-        """The peer has these entries of a key, with these values or larger ones."""
+        """Note that the peer has these entries of a key, with these values or larger ones."""
         own = self.news.get(key)
         if own is None:
             return
@@ -74,7 +79,8 @@ class Pending:
             del self.news[key]
 
     def told(self, news: Mapping[Key, News], now_ns: int) -> int:
-        """These news go out now, and do not change any more; return the number of their message."""
+        """Note that these news go out now, and do not change any more; return the number of their
+        message."""
         if self.news:
             for key, entries in news.items():
                 self.has(key, entries)
@@ -84,11 +90,11 @@ class Pending:
         return self._number
 
     def acknowledge(self, number: int) -> None:
-        """The peer has received this message."""
+        """Note that the peer has received this message."""
         self._told.pop(number, None)
 
     def repeat(self, now_ns: int) -> None:
-        """Make news pending again that were told long ago and not acknowledged."""
+        """Make unacknowledged news pending again whose time has passed."""
         if self.repeat_ns is None:
             return
         overdue = [n for n, (told_ns, _) in self._told.items() if now_ns - told_ns > self.repeat_ns]

@@ -24,34 +24,34 @@ SHARED_ROWS = 2**16
 """Rows for the keys that have none, of each policy: 10 MB if all are in use. By their number, a
 flood from that many keys or more is held to as many limits."""
 _LOOKS = 2
-"""Rows that the hand looks at for a new key: more than one, so that it goes round faster than the
-table fills."""
+"""The rows that the hand looks at for a new key: more than one, so that the hand goes round faster
+than the table fills."""
 _MOST_AWAKE = 2**15
-"""Rows that are awake before each that wakes lets others rest: some 20 MB, and 60 MB with cells of
-30 limiters each."""
+"""The number of awake rows from which on each row that wakes lets others rest: about 20 MB, and 60
+MB with cells of 30 limiters each."""
 _LAST_LOOKS = 64
-"""The same where all rows are taken: about 50 us."""
+"""The rows that the hand looks at when all rows are taken: about 50 us."""
 _LAST_LOOKS_NS = 1_000_000
-"""From such looks to the next: so a flood takes 5 % of a processor for them."""
+"""The least time between two such looks: so a flood takes 5 % of a processor for them."""
 
 
 class _Rows:
-    """Rows whose policies were made alike."""
+    """Rows whose policies were made by the same configuration."""
 
     __slots__ = ("_like", "_likes", "_make", "_of_policy", "rows")
 
     def __init__(self, make: Callable[[Hashable], Bucket]) -> None:
         self._make = make
         self.rows: dict[Hashable, Bucket | bytes] = {}
-        """By key; `bytes`: at rest."""
+        """The rows by key; `bytes` is a row at rest."""
         self._like: Bucket | None = None
         """Thaws rows: a bucket with the policy of the first row that came to rest."""
         self._likes: dict[Hashable, Bucket] = {}
-        """The same of keys at rest with another policy."""
+        """Thaws rows of keys with another policy."""
         self._of_policy: dict[Policy, Bucket] = {}
 
     def like(self, key: Hashable) -> Bucket:
-        """The bucket that thaws a key's row."""
+        """Return the bucket that thaws a key's row."""
         like = self._likes.get(key, self._like) if self._likes else self._like
         assert like is not None
         return like
@@ -73,7 +73,10 @@ class _Rows:
         self.rows[key] = data
 
     def bucket(self, key: Hashable) -> Bucket | None:
-        """A key's bucket, apart from the row if that is at rest; None: there is no row."""
+        """Return a key's bucket; None: there is no row.
+
+        The bucket of a row at rest is a copy, so changes of it do not change the row.
+        """
         row = self.rows.get(key)
         return self.like(key).thaw(row) if isinstance(row, bytes) else row
 
@@ -84,30 +87,35 @@ class _Rows:
 
 
 class Table(Mapping[Hashable, Bucket]):
-    """Buckets by key. As a mapping it shows them; a row at rest is then not changed by changes."""
+    """Buckets by key. As a mapping it shows copies of rows at rest."""
 
     def __init__(self, make: Callable[[Hashable], Bucket], max_keys: int | None = None) -> None:
-        """`make` makes the bucket of a new key; `max_keys`: None: there is no bound."""
+        """Make an empty table.
+
+        Args:
+            make: makes the bucket of a new key.
+            max_keys: the most rows; None: there is no bound.
+        """
         self._make = make
         self.max_keys = max_keys
-        """Rows; fewer than there are take none away."""
+        """The most rows; a smaller number than there are removes none."""
         self._present = _Rows(make)
         self._past: _Rows | None = None
-        """Rows that still have the policies from before the last change."""
+        """The rows that still have the policies from before the last change."""
         self._changed: tuple[Callable[[Hashable], Policy], int] | None = None
-        """The last change: the policy by key, and when, ns."""
+        """The last change: the policy by key, and its time, ns."""
         self._strangers: dict[tuple[int, Policy], Single] = {}
         self._hand: Iterator[Hashable] = iter(())
         self._awake: deque[Hashable] = deque()
-        """Keys whose rows are not at rest, in the order in which they woke; and some others."""
+        """The keys of rows that are awake, in the order in which they woke, and some other keys."""
         self._looked_ns = -_LAST_LOOKS_NS
-        """When all rows were taken, and many were looked at, ns."""
+        """When many rows were last looked at because all were taken, ns."""
         self.shared = 0
-        """Times that a row was shared, because all were taken."""
+        """The number of times that keys shared a row because all were taken."""
         self.unkept = 0
-        """Keys in deltas of peers that were dropped, because all rows were taken."""
+        """The number of keys in deltas of peers that were dropped because all rows were taken."""
         self._late = 0
-        """Tokens that came too late to rows that are at rest now, or have left."""
+        """The tokens that came too late to rows that are at rest now, or have left."""
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -124,7 +132,7 @@ class Table(Mapping[Hashable, Bucket]):
         return key in self._present.rows or (self._past is not None and key in self._past.rows)
 
     def __getitem__(self, key: Hashable) -> Bucket:
-        """A key's bucket, to be looked at.
+        """Return a key's bucket for a check.
 
         Raises:
             KeyError: the key has no row.
@@ -136,11 +144,11 @@ class Table(Mapping[Hashable, Bucket]):
 
     @property
     def late(self) -> int:
-        """Tokens that came too late, of all rows."""
+        """The tokens that came too late, of all rows."""
         return self._late + sum(bucket.late for _, bucket in self.active())
 
     def active(self) -> Iterator[tuple[Hashable, Bucket]]:
-        """Rows that are not at rest."""
+        """Iterate over the rows that are awake."""
         for key in dict.fromkeys(self._awake):
             self._bring(key)
             row = self._present.rows.get(key)
@@ -150,7 +158,7 @@ class Table(Mapping[Hashable, Bucket]):
     # Requests and deltas
 
     def look(self, key: Hashable) -> Bucket:
-        """The bucket that decides about a key, to be looked at."""
+        """Return the bucket that decides about a key, for a check."""
         if self._past is not None:
             self._bring(key)
         present = self._present
@@ -164,10 +172,10 @@ class Table(Mapping[Hashable, Bucket]):
         return bucket  # type: ignore[return-value]
 
     def row(self, key: Hashable, now_ns: int, looked: Bucket | None = None) -> Bucket:
-        """The bucket that decides about a key, to be changed: the key's own, or a shared one.
+        """Return the bucket that decides about a key, for a change: the key's own, or a shared one.
 
-        `looked` is what `look` has returned for the key, if nothing has changed since then: a row
-        at rest is not read twice.
+        `looked` is the bucket that `look` has returned for the key, if nothing has changed since
+        then. Then a row at rest is not read twice.
         """
         present = self._present
         row = present.rows.get(key)
@@ -189,7 +197,7 @@ class Table(Mapping[Hashable, Bucket]):
         return self._strangers[shared]
 
     def own(self, key: Hashable, now_ns: int, looked: Bucket | None = None) -> Bucket | None:
-        """Return a key's own bucket, to be changed; None if the key has no row and all are taken.
+        """Return a key's own bucket, for a change; None: the key has no row, and all are taken.
 
         `looked` is as in `row`.
         """
@@ -226,9 +234,9 @@ class Table(Mapping[Hashable, Bucket]):
     # Rest
 
     def sweep(self, now_ns: int, rows: int) -> list[Hashable]:
-        """Look at so many rows that are awake, and at as many others.
+        """Look at this many rows that are awake, and at as many others.
 
-        The drained leave; those that are awake come to rest if they can.
+        Drained rows leave; rows that are awake come to rest if they can.
 
         Returns:
             The keys whose rows left.
@@ -247,7 +255,7 @@ class Table(Mapping[Hashable, Bucket]):
         return left
 
     def _calm(self, now_ns: int, rows: int) -> list[Hashable]:
-        """Let so many rows that are awake rest or leave; return the keys of those that left."""
+        """Let this many awake rows rest or leave; return the keys of rows that left."""
         left = []
         for _ in range(min(rows, len(self._awake))):
             key = self._awake.popleft()
@@ -263,7 +271,7 @@ class Table(Mapping[Hashable, Bucket]):
         return left
 
     def _woke(self, key: Hashable, now_ns: int) -> None:
-        """A row is awake from now on."""
+        """Note that a row is awake from now on."""
         self._awake.append(key)
         if len(self._awake) > _MOST_AWAKE:
             self._calm(now_ns, _LOOKS)
@@ -278,9 +286,10 @@ class Table(Mapping[Hashable, Bucket]):
     # Policies
 
     def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
-        """Keys have these policies from now on; levels stay, in tokens.
+        """Use these policies of keys from now on; levels stay the same number of tokens.
 
-        Rows change when they are next asked for, or the hand is there, as if they had now.
+        A row changes when a request or the hand next needs it, with the same effect as if it had
+        changed now.
         """
         for key in [*self._past.rows] if self._past else ():
             self._bring(key)
@@ -290,7 +299,7 @@ class Table(Mapping[Hashable, Bucket]):
         self._strangers.clear()
 
     def _bring(self, key: Hashable) -> None:
-        """Give a row of the past the policy of now."""
+        """Give a row of the past its present policy."""
         if self._past is None:
             return
         bucket = self._past.bucket(key)
@@ -310,5 +319,6 @@ class Table(Mapping[Hashable, Bucket]):
 
 
 def _shared_row(key: Hashable, bucket: Bucket) -> tuple[int, Policy]:
-    """Keys are hashes under a secret, so nobody chooses who shares a row."""
+    """Return the shared row of a key: keys are hashes under a secret, so no client chooses its
+    row."""
     return hash(key) % SHARED_ROWS, bucket.policy

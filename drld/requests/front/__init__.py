@@ -1,1 +1,1 @@
-"""The front of requests: where clients ask, over HTTP."""
+"""The front of requests: the server that clients ask."""

@@ -28,12 +28,12 @@ _HEADERS = {"cache-control": "no-store"}
 def make_app(
     datapath: RequestDatapath, clock: Clock = time.monotonic_ns, trusted: Trusted = tuple
 ) -> ASGIApp:
-    """The application of the front.
+    """Return the application of the front.
 
     Args:
         datapath: decides.
-        clock: that of the daemon's ticks, ns.
-        trusted: the proxies that say who calls.
+        clock: the clock of the daemon's ticks, ns.
+        trusted: the networks of trusted proxies.
     """
 
     def caller(request: HttpRequest) -> str:
@@ -55,9 +55,9 @@ def json_route(
     caller: Callable[[HttpRequest], str],
     clock: Clock = time.monotonic_ns,
 ) -> Route:
-    """The path of questions in JSON; there is none while `find` finds no datapath.
+    """Return the path of questions in JSON, which is not found while `find` finds no datapath.
 
-    `caller` says who calls where the question does not.
+    `caller` returns the caller of a question that names none.
     """
 
     async def check(request: HttpRequest) -> Response:
@@ -76,7 +76,7 @@ def json_route(
 
 
 def _answered(decided: Answer, refusal: int) -> Response:
-    """The answer to one question; `refusal` is the status of a no."""
+    """Return the answer to one question; `refusal` is the status of a no."""
     status = 200 if decided.admitted else refusal
     headers = {**_HEADERS, **answer.fields(decided)}
     return JSONResponse(answer.body(decided), status, headers)

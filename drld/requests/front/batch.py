@@ -39,43 +39,49 @@ from drld.requests.spec import match_of
 from drld.spec import LimitSpec
 
 IDLE_S = 60.0
-"""A client that asks less often than this opens a connection for each question at no cost that
-matters."""
+"""The longest time without a question: a client that asks less often can open a connection for each
+question at no cost that matters."""
 SLICE_NS = 2_000_000
 _CHECKS_A_LOOK = 32
-"""Checks between two looks at the clock: half a millisecond on a slow host."""
+"""The checks between two looks at the clock: half a millisecond on a slow host."""
 _READ_BYTES = 65_536
 _MAX_SHAPES = 512
-"""Kinds of questions that need not be looked at again: some 10 MB at most."""
+"""The most shapes that are remembered: about 10 MB."""
 
 Written: TypeAlias = "tuple[bytes, bytes]"
 """The record of an answer, and its text."""
 
 
 class BatchFront:
-    """What all connections in this protocol share."""
+    """The state that all connections in this protocol share."""
 
     def __init__(self, datapath: RequestDatapath, clock: Callable[[], int], turns: Turns) -> None:
-        """`clock` is that of the daemon's ticks, ns; `turns` are the daemon's."""
+        """Make the front.
+
+        Args:
+            datapath: decides.
+            clock: the clock of the daemon's ticks, ns.
+            turns: shared with the daemon's other servers.
+        """
         self.datapath = datapath
         self.clock = clock
         self.turns = turns
         self._processes: Counter[int] = Counter()
-        """Connections of each process of clients."""
+        """The number of connections of each process of clients."""
         self.worked_ns = 0
-        """Work since a turn was waited for."""
+        """The work since the last turn, ns."""
         self._shapes: dict[tuple[bytes, ...], Shape[Shaped]] = {}
-        """By namespace and names."""
+        """The shapes of recent questions, by namespace and names."""
         self._generation = 0
-        """Of the limits that the shapes are made for."""
+        """The generation of the limits for which the shapes are made."""
 
     def connection(self, stream: trio.abc.Stream, peer: object) -> BatchConnection:
-        """What serves one client."""
+        """Return the connection that serves one client."""
         assert isinstance(peer, Client)
         return BatchConnection(self, stream, caller_of(peer, (), ()))
 
     def table(self) -> bytes:
-        """The frame that tells a client the limits."""
+        """Return the frame that tells a client the limits."""
         return table_frame(map(self._info, self.datapath.limits.values()), len(self._processes))
 
     @contextmanager
@@ -89,7 +95,7 @@ class BatchFront:
             self._processes += Counter()  # Forgets those without a connection.
 
     def renew(self) -> None:
-        """Forget what was found out before the limits changed."""
+        """Forget the shapes if the limits have changed."""
         if self._generation != self.datapath.generation:
             self._generation = self.datapath.generation
             self._shapes.clear()
@@ -97,7 +103,8 @@ class BatchFront:
     def answer(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
         """Decide about one question.
 
-        Most name the same pairs as one before, and have no option: only their values are read.
+        Most questions name the same pairs as one before, and have no option. Of these only the
+        values are read.
         """
         number, cost, _, _, flags, _ = record
         parts = text.split(check_codec.SEPARATOR)
@@ -118,7 +125,7 @@ class BatchFront:
         return _written(number, self.datapath.decide(request, now_ns))
 
     def _remember(self, named: tuple[bytes, ...], request: Request) -> None:
-        """Note what is known of all questions like this one."""
+        """Remember the shape of this question."""
         if len(self._shapes) >= _MAX_SHAPES:
             # Those that are asked often come back at once.
             self._shapes.clear()
@@ -128,7 +135,7 @@ class BatchFront:
         """Read a question.
 
         Raises:
-            InputError: it has a mistake.
+            InputError: the question has a mistake.
         """
         _, cost, least, size, flags, _ = record
         check_codec.check_flags(flags)
@@ -163,23 +170,23 @@ class BatchFront:
 
 
 class BatchConnection:
-    """A client; `serve` ends with it."""
+    """One client; `serve` ends with it."""
 
     def __init__(self, front: BatchFront, stream: trio.abc.Stream, caller: str) -> None:
-        """`caller` is who asks, where a question does not say who calls."""
+        """`caller` is the caller of questions that name none."""
         self._front = front
         self._stream = stream
         self._caller = caller
         self._frames = Frames(MAX_BODY_BYTES)
         self._scope = trio.CancelScope()
         self._idle = False
-        """Whether it waits for the first byte of a frame."""
+        """Whether the connection waits for the first byte of a frame."""
         self._draining = False
         self._turn_ns = 0
-        """When the work since the last turn began."""
+        """When the work since the last turn began, ns."""
 
     async def serve(self) -> None:
-        """Answer until the client goes, or keeps us waiting for too long."""
+        """Answer until the client closes the connection or is too slow."""
         async with self._stream:
             with suppress(trio.BrokenResourceError, WireError):
                 data = b""
@@ -195,7 +202,7 @@ class BatchConnection:
                         await self._converse(data[HELLO_BYTES:])
 
     def drain(self) -> None:
-        """End the connection: at once if no frame has begun, else after the answers."""
+        """End the connection: at once if no frame has begun, otherwise after the answers."""
         self._draining = True
         if self._idle:
             self._scope.cancel()
@@ -225,7 +232,7 @@ class BatchConnection:
         """Answer the frames that these bytes complete; return whether there are any.
 
         Raises:
-            WireError: what comes after them cannot be read.
+            WireError: the bytes after them are no frame.
         """
         answers: list[bytes] = []
         complete = False
@@ -258,7 +265,7 @@ class BatchConnection:
         self._turn_ns = self._front.clock()
 
     async def _decide(self, count: int, body: bytes) -> bytes:
-        """The frame that answers a frame of questions."""
+        """Return the frame that answers a frame of questions."""
         front, written, now_ns = self._front, list[Written](), self._front.clock()
         front.renew()
         for place, (record, text) in enumerate(check_codec.read_checks(count, body), 1):

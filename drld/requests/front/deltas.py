@@ -1,6 +1,7 @@
-"""The second UDP socket: what the limiters tell each other of each key (a shell, no decisions).
+"""The second UDP socket: the exchange of limiters about keys (a shell, no decisions).
 
-It is opened when the first limit with `match.per` comes, so that others do without its port.
+The daemon opens it with the first limit with `match.per`, so a daemon without such limits needs no
+second port.
 """
 
 from __future__ import annotations
@@ -22,32 +23,39 @@ from drld.requests.spec import RequestsSpec
 from drld.spec import LimiterSpec
 
 GAP_S = 0.001
-"""Between two looks into the socket. It bounds what strangers can make a limiter send: so much a
-look (`drld.gossip.wire.channel`)."""
+"""The time between two looks into the socket. It bounds the datagrams that strangers can make a
+limiter send (`drld.gossip.wire.channel`)."""
 REST = 3
-"""After a look at which most datagrams were refused, the next waits for so many times as long as it
-worked. So strangers have a quarter of a processor."""
+"""After a look at which most datagrams were refused, the next look waits this many times as long as
+the look took. So strangers have a quarter of a processor."""
 LONGEST_REST_S = 0.025
-"""News wait for so long at most: a look works for 8 ms (`drld.gossip.transport`)."""
+"""The longest wait of news: a look works for 8 ms (`drld.gossip.transport`)."""
 
 
 class Deltas:
-    """The socket, and the limits that it is for."""
+    """The socket, and the limits that use it."""
 
     def __init__(self, path: Path, keyed: KeyedLimits, clock: Callable[[], int]) -> None:
-        """`path` is the configuration's, for messages; `clock` is monotonic, ns."""
+        """Make the exchange.
+
+        Args:
+            path: the file of the configuration, for error messages.
+            keyed: the limits with keys.
+            clock: monotonic, ns.
+        """
         self.transport: Transport | None = None
-        """None: there has been no limit that needs it."""
+        """None: no limit has needed it yet."""
         self._path = path
         self._keyed = keyed
         self._clock = clock
         self._opened = trio.Event()
         self._waiting = trio.CancelScope()
-        """Ends when something must be sent before the next round."""
+        """Ends when news must be sent before the next round."""
         keyed.on_urgent = self._wake
 
     def prepare(self, spec: LimiterSpec, ring: KeyRing) -> Callable[[], object]:
-        """Be ready for the limits and peers of a configuration; return what takes that back.
+        """Prepare for the limits and peers of a configuration; return a function that takes that
+        back.
 
         Raises:
             ConfigError: the port cannot be bound, or a peer has no such port; nothing is changed.
@@ -62,7 +70,7 @@ class Deltas:
         return self.transport.update_peers(self._addresses(spec))
 
     def adopt(self, spec: LimiterSpec, ring: KeyRing) -> None:
-        """Have the fleet of a configuration from now on, after `prepare`."""
+        """Use the fleet of a configuration from now on, after `prepare`."""
         if self.transport is not None and ring_of_deltas(ring) != self.transport.ring:
             self.transport.set_ring(ring_of_deltas(ring))
         peers = [peer.name for peer in spec.peers] if self.transport else []
@@ -70,7 +78,7 @@ class Deltas:
         self._keyed.configure(peers, spec.gossip.interval_ns, secret, self._clock())
 
     async def run(self) -> None:
-        """Receive and tell, for as long as the daemon runs."""
+        """Receive and tell for as long as the daemon runs."""
         await self._opened.wait()
         transport = self.transport
         assert transport is not None
@@ -85,7 +93,7 @@ class Deltas:
                 await trio.sleep(self._look(transport))
 
     def _look(self, transport: Transport) -> float:
-        """Receive and tell; return how long the next look waits, s."""
+        """Receive and tell; return the time until the next look, s."""
         refused, taken = transport.rejected.total(), transport.control_received
         begin_s = thread_time()  # Work, and not what a busy host lets this process wait.
         self._keyed.tick(self._clock())
@@ -107,7 +115,7 @@ class Deltas:
             raise ConfigError([f"{self._path}: requests.peer_port: {reason}"]) from error
 
     def _addresses(self, spec: LimiterSpec) -> Mapping[str, tuple[str, int]]:
-        """Where the peers have this socket."""
+        """Return the addresses of the peers' second sockets."""
         return {
             peer.name: self._address(spec, peer.address, f"peer.{peer.name}.address")
             for peer in spec.peers

@@ -26,16 +26,16 @@ from drld.requests.grpc.schema import HEALTH, REFLECTION, RLS, File
 log = logging.getLogger("drld.requests")
 
 _READ_BYTES = 4096
-"""At a time: a hundred frames of floods, or twenty calls."""
+"""The bytes of one read: a hundred frames of floods, or twenty calls."""
 _TURN_S = 0.002
-"""Time for calls before other tasks have theirs."""
+"""The time for calls before other tasks run."""
 _HOLD_S = 0.01
-"""Time after which answers do not wait for those to calls that came with theirs, as one system call
-for many costs less: half of what Envoy waits by default."""
+"""The longest time for which answers wait for other answers, since one system call for many costs
+less: half of Envoy's default timeout."""
 
 
 def grpc_handlers(datapath: RequestDatapath, clock: Clock, trusted: Trusted) -> Handlers:
-    """All services; the arguments are those of `make_app`."""
+    """Return the handlers of all services; the arguments are those of `make_app`."""
     rls = RateLimitService(datapath, clock, trusted)
     return {
         _path(RLS): Handler(rls.should_rate_limit),
@@ -46,18 +46,18 @@ def grpc_handlers(datapath: RequestDatapath, clock: Clock, trusted: Trusted) -> 
 
 
 def _path(file: File, method: int = 0) -> bytes:
-    """The path of a method, by its place."""
+    """Return the path of a method, by its place in the file."""
     (service,) = file.services
     return f"/{file.package}.{service.name}/{service.methods[method].name}".encode()
 
 
 class GrpcConnection:
-    """A client; `serve` ends with it."""
+    """One client; `serve` ends with it."""
 
     def __init__(
         self, handlers: Handlers, turns: Turns, stream: trio.abc.Stream, peer: object
     ) -> None:
-        """`peer` is who has connected."""
+        """`peer` is the client of the connection."""
         assert isinstance(peer, Client)
         self._turns = turns
         self._stream = stream
@@ -66,20 +66,19 @@ class GrpcConnection:
         self._waiting = trio.CancelScope()
 
     async def serve(self) -> None:
-        """Answer until the client goes, or keeps us waiting for too long."""
+        """Answer until the client closes the connection or is too slow."""
         async with self._stream:
             with suppress(trio.BrokenResourceError):
                 while await self._send() and await self._receive():
                     await self._answer()
 
     def drain(self) -> None:
-        """End the connection when the calls that have begun are answered."""
+        """End the connection after the calls that have begun."""
         self._exchange.drain(trio.current_time())
         self._waiting.cancel()
 
     async def _receive(self) -> bool:
-        """Take what the client sends next, if it sends anything in time; return whether it is
-        there."""
+        """Take the next bytes of the client; return False if none come in time."""
         exchange = self._exchange
         self._waiting = trio.CancelScope(deadline=exchange.deadline)
         data = None
@@ -94,7 +93,7 @@ class GrpcConnection:
         return bool(data)
 
     async def _answer(self) -> None:
-        """Answer the calls that are complete, and have answers sent that have waited."""
+        """Answer the complete calls, and send the answers that have waited."""
         exchange = self._exchange
         now = trio.current_time()
         until, send_at = now + _TURN_S, now + _HOLD_S
@@ -126,7 +125,7 @@ class GrpcConnection:
             exchange.reply(asked, answer, now)
 
     async def _send(self) -> bool:
-        """Send what is to be sent; return whether the connection goes on."""
+        """Send the pending bytes; return whether the connection goes on."""
         if data := self._exchange.output():
             with trio.move_on_after(WRITE_S) as writing:
                 await self._stream.send_all(data)

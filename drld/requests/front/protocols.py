@@ -1,7 +1,7 @@
-"""Which protocol a client speaks: the first bytes of its connection say so.
+"""The protocol of a client, by the first bytes of its connection: one address serves all protocols.
 
-So one address serves all protocols. HTTP/1.1 begins with no bytes of its own and is what a client
-speaks whose first bytes are those of no other protocol.
+HTTP/1.1 begins with no bytes of its own. A client whose first bytes are those of no other protocol
+speaks it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drld.control.connection import REQUEST_S
 from drld.control.server import Conversation
 
 Begin: TypeAlias = Callable[[trio.abc.Stream, object], Conversation]
-"""Makes what serves a client, of its stream and who it is."""
+"""Makes the server of a client from its stream and its name."""
 _READ_BYTES = 4096
 
 
 class ReadAhead(trio.abc.Stream):
-    """A stream some of whose bytes have been read already: they come first."""
+    """A stream with bytes that have been read already: they come first."""
 
     def __init__(self, stream: trio.abc.Stream, read: bytes) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class ReadAhead(trio.abc.Stream):
 
 
 class Negotiated:
-    """A connection in the protocol that its client has begun."""
+    """A connection whose protocol follows from its first bytes."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Negotiated:
         """Serve a client by its first bytes.
 
         Args:
-            stream: to the client.
-            who: says who it is, once it has sent something.
-            otherwise: serves what is none of the protocols.
-            protocols: by the bytes that they begin with.
+            stream: the client's stream.
+            who: returns the client, once it has sent something.
+            otherwise: serves a client of none of the protocols.
+            protocols: the protocols by their first bytes.
         """
         self._stream = stream
         self._who = who
@@ -98,7 +98,8 @@ class Negotiated:
             self._begun.drain()
 
     async def _first(self) -> bytes:
-        """The first bytes, as many as tell the protocol; none: the client has gone."""
+        """Return enough first bytes to tell the protocol; none: the client has closed the
+        connection."""
         read = b""
         while True:
             more = bytes(await self._stream.receive_some(_READ_BYTES))

@@ -47,19 +47,20 @@ log = logging.getLogger("drld.requests")
 MAX_CONNECTIONS = 512
 """Half of the descriptors that a process commonly may have."""
 MAX_HEAD_BYTES = 32_768
-"""What nginx takes of its own clients by default."""
+"""The bound that nginx has for its own clients by default."""
 HANDSHAKE_S = 0.005
-"""Time between connections that are accepted, with TLS: a handshake with RSA of 2048 bits takes
-about 1 ms, so strangers have a fifth of a core. Clients keep their connections."""
+"""The time between accepted connections with TLS. A handshake with RSA of 2048 bits takes about 1
+ms, so strangers have a fifth of a core. Clients keep their connections."""
 SETTLE_S = 0.05
-"""Time in which what clients sent before the stop is read: some passes of the event loop."""
+"""The time in which questions from before the stop are read: some passes of the event loop."""
 SOCKET_MODE = 0o666
-"""Of a unix socket: who may enter its directory may ask, as on a TCP address of loopback."""
+"""The mode of a unix socket: every user who may enter its directory may ask, as on a TCP address of
+loopback."""
 _BACKLOG = 512
 
 
 class RequestConnections(Connections):
-    """The clients of all addresses."""
+    """The connections of all addresses."""
 
     kind, a_kind = "request", "a request"
     max_head_bytes = MAX_HEAD_BYTES
@@ -72,10 +73,14 @@ class RequestConnections(Connections):
         grpc: Handlers,
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
-        """Serve clients of HTTP by this application, of batches by this front, of gRPC by these
-        handlers.
+        """Serve clients.
 
-        `tls` makes the context of a new connection over TCP; None is no TLS.
+        Args:
+            app: answers HTTP.
+            turns: shared with the daemon's other servers.
+            batch: answers batches.
+            grpc: answers calls of gRPC.
+            tls: makes the context of a new connection over TCP; None: no TLS.
         """
         super().__init__(app, turns)
         self._batch = batch
@@ -84,18 +89,18 @@ class RequestConnections(Connections):
         self._pace = trio.Lock()
 
     def peer(self, sock: trio.socket.SocketType, address: object) -> Client:
-        """Who asks: the address of a host, or a user of this host."""
+        """Return the client's address, or the user of this host."""
         if sock.family == socket.AF_UNIX:
             return Client(f"uid {Credentials.of(sock).uid}")
         assert isinstance(address, tuple)
         return Client(str(address[0]))
 
     def places(self, peer: object) -> int:
-        """All clients are alike."""
+        """Return the places of connections: all clients are alike."""
         return self.shared(MAX_CONNECTIONS, peer)
 
     def group(self, peer: object) -> str:
-        """The client's host: an address, the /64 of one, or a user."""
+        """Return the client's host: an address, the /64 of an address, or a user."""
         assert isinstance(peer, Client)
         return caller_of(Client(peer.host), (), ())
 
@@ -111,28 +116,29 @@ class RequestConnections(Connections):
         return over_tls(plain, context, self._turns)
 
     async def pause(self) -> None:
-        """Keep to the pace of handshakes, on all addresses together."""
+        """Keep the pace of handshakes, on all addresses together."""
         if self._tls() is not None:
             async with self._pace:
                 await trio.sleep(HANDSHAKE_S)
 
     @property
     def protocols(self) -> Mapping[bytes, Begin]:
-        """What is spoken besides HTTP/1.1, by its first bytes; each has a line here."""
+        """The protocols besides HTTP/1.1, by their first bytes; each has a line here."""
         return {
             MAGIC: self._batch.connection,
             PREFACE: partial(GrpcConnection, self._grpc, self._turns),
         }
 
     def conversation(self, stream: trio.abc.Stream, peer: object) -> Conversation:
-        """A client in any protocol."""
+        """Return the connection of a client in any protocol."""
         assert isinstance(peer, Client)
         who = partial(_shown, stream, peer)
         return Negotiated(stream, who, super().conversation, self.protocols)
 
 
 def _shown(stream: trio.abc.Stream, client: Client) -> Client:
-    """A client that has begun to speak, with the name of its certificate, if it has shown one."""
+    """Return a client that has begun to speak, with the name of its certificate if it has shown
+    one."""
     if not isinstance(stream, trio.SSLStream):
         return client
     certificate = stream.getpeercert()
@@ -158,9 +164,9 @@ async def serve_requests(
         turns: shared with the daemon's other servers.
         clock: monotonic time, ns.
         stopping: set when the daemon stops.
-        trusted: the proxies that say who calls.
+        trusted: the networks of trusted proxies.
         tls: makes the context of a new connection over TCP; None is no TLS.
-        task_status: started when all addresses are bound, with these and their ports.
+        task_status: started with the addresses and their ports, when all are bound.
 
     Raises:
         ConfigError: an address cannot be bound.
@@ -192,7 +198,7 @@ async def serve_requests(
 
 
 def _listener(address: Address) -> AbstractContextManager[socket.socket]:
-    """A socket that listens on this address, as a context that ends with it."""
+    """Return a socket that listens on this address, as a context that ends with it."""
     if isinstance(address, str):
         return claimed(Path(address), key="requests.listen", mode=SOCKET_MODE)
     return bound(*address, key="requests.listen", backlog=_BACKLOG)
