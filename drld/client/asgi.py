@@ -20,8 +20,10 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def address(scope: Scope) -> str:
-    """The client's address, as the server sees it: behind a proxy, the server must be told to
-    believe `X-Forwarded-For`."""
+    """Return the client's address as the server sees it.
+
+    Behind a proxy, the server must be told to believe `X-Forwarded-For`.
+    """
     client = scope.get("client")
     return caller_of(client[0]) if client else ""
 
@@ -54,7 +56,7 @@ class RateLimitMiddleware:
         self._caller = caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have the application do it."""
+        """Answer a request above a limit; otherwise call the application."""
         pairs = self._descriptor(scope) if scope["type"] == "http" else None
         if pairs is None:
             await self._app(scope, receive, send)

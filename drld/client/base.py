@@ -1,4 +1,4 @@
-"""What all clients have in common: what they are made of, and what they know of the limiter."""
+"""The part that all clients share: their settings, and their knowledge of the limiter."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("drld.client")
 
 TIMEOUT_S = 0.25
-"""Some ticks of a busy limiter; it answers in less than a millisecond otherwise."""
+"""The longest wait for an answer, s: some ticks of a busy limiter. A limiter that is not busy
+answers in less than a millisecond."""
 
 
 class HeldLease(Protocol):
     """Decisions on one hot key, as an application holds them."""
 
     def lapse(self) -> None:
-        """Count what was not used in time."""
+        """Count the tokens that were not used in time."""
 
 
 class BaseClient:
@@ -70,27 +71,28 @@ class BaseClient:
 
     @property
     def limits(self) -> LimitTable | None:
-        """The limits, as the limiter told them last; None: it never did."""
+        """The limits that the limiter has sent last; None: it has sent none."""
         return self._availability.table
 
     @property
     def counts(self) -> Counter[str]:
-        """Since the client was made.
+        """Counters since the client was made.
 
-        Questions `answered` by the limiter, and `degraded`: decided without it; `failures` to reach
-        it; requests `leased`, and of these those `lost`, as nobody used them in time.
+        Questions that the limiter `answered`, and `degraded` ones, decided without it; `failures`
+        to reach it; requests `leased`, and those of them that were `lost`, because they were not
+        used in time.
         """
         for lease in [*self._leases]:
             lease.lapse()
         return self._availability.counts
 
     def new_lease(self, held: HeldLease) -> Lease:
-        """Tokens of this process for `held`, that count with those of the client."""
+        """Return the tokens of this process for `held`, which count with those of the client."""
         self._leases.add(held)
         return Lease(self._availability.counts)
 
     def requests_left(self, answer: Answer) -> float | None:
-        """What the limit of an answer has left, in requests; None: it is not known."""
+        """Return what the limit of an answer has left, in requests; None: it is not known."""
         table = self._availability.table
         return table.requests_left(answer.limit, answer.remaining) if table else answer.remaining
 
@@ -102,7 +104,7 @@ class BaseClient:
         return self._availability.without(questions, now_ns)
 
     def _answered(self, number: int) -> None:
-        """Note that the limiter has answered so many questions."""
+        """Note that the limiter has answered this many questions."""
         if line := self._availability.answered(number):
             log.info("%s", line)
 
@@ -112,7 +114,7 @@ class AsyncClient(BaseClient, ABC):
 
     @abstractmethod
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Ask several questions at once; the answers are in their order."""
+        """Ask several questions at once; return the answers in the same order."""
 
     async def check(
         self,
@@ -123,18 +125,18 @@ class AsyncClient(BaseClient, ABC):
         caller: str = "",
         size: int | None = None,
     ) -> Answer:
-        """Ask whether a request may pass (`Question`); it is charged if it may."""
+        """Ask whether a request may pass (`Question`); an admitted request is charged."""
         return (await self.ask([Question(namespace, descriptor, cost, caller, size)]))[0]
 
     def lease(
         self, namespace: str, descriptor: Mapping[str, str] = NO_PAIRS, *, caller: str = ""
     ) -> AsyncLease:
-        """Decisions in this process on one hot key (`drld.client.protocol.lease`)."""
+        """Return decisions in this process on one hot key (`drld.client.protocol.lease`)."""
         return AsyncLease(self, Question(namespace, descriptor, caller=caller), self._lock())
 
     @abstractmethod
     def _lock(self) -> AbstractAsyncContextManager[object]:
-        """A lock of the event loop."""
+        """Return a lock of the event loop."""
 
 
 class AsyncLease:
@@ -153,7 +155,7 @@ class AsyncLease:
 
     @property
     def lost(self) -> int:
-        """Requests that were charged, and not used in time."""
+        """The requests that were charged and not used in time."""
         self.lapse()
         return self._lease.lost
 
@@ -162,7 +164,7 @@ class AsyncLease:
         self._lease.lapse(monotonic_ns())
 
     async def take(self, cost: int = 1) -> bool:
-        """Decide about a request, and ask the limiter where that is needed."""
+        """Decide about a request; ask the limiter if that is needed."""
         decided = self._lease.take(cost, monotonic_ns())
         if decided is not None:
             return decided

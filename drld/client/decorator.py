@@ -30,7 +30,7 @@ log = logging.getLogger("drld.client")
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ITEM = 1_000_000
-"""Tokens of a request in a bucket of this process."""
+"""The tokens of a request in a bucket of this process."""
 
 
 class RateLimitedError(Exception):
@@ -42,7 +42,8 @@ class RateLimitedError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """Time after which the call may pass; None: it never will, as things are."""
+        """The time after which the call may pass, s; None: it never will under the present
+        limits."""
         return self.answer.retry_after_s
 
 
@@ -102,7 +103,7 @@ def limited(
 
 
 class _OwnLimit:
-    """The rate that a decorator names."""
+    """The rate that a decorator names, kept by this process."""
 
     def __init__(self, namespace: str, rate: str) -> None:
         self._namespace = namespace
@@ -121,7 +122,7 @@ class _OwnLimit:
         """Return if a call may pass.
 
         Raises:
-            RateLimitedError: it may not.
+            RateLimitedError: the call may not pass.
         """
         if answer is None or (answer.error is None and not self._of_fleet(question, table)):
             name = "\xff".join(part for pair in question.descriptor.items() for part in pair)
@@ -131,7 +132,7 @@ class _OwnLimit:
             raise RateLimitedError(answer)
 
     def _of_fleet(self, question: Question, table: LimitTable | None) -> bool:
-        """Whether the fleet has a limit for this call."""
+        """Return whether the fleet has a limit for this call."""
         limits = table.limits if table else ()
         under = [it for it in limits if it.covers(question.namespace, question.descriptor)]
         if under and table is not self._compared:

@@ -35,7 +35,7 @@ class Client(AsyncClient):
         self._connecting = asyncio.Lock()
 
     async def __aenter__(self) -> Client:
-        """Use it in a context, which closes its connection."""
+        """Return the client; the context closes its connection."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -66,11 +66,11 @@ class Client(AsyncClient):
         return asyncio.Lock()
 
     async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
-        """The limiter's answers.
+        """Return the limiter's answers.
 
         Raises:
-            OSError: there is no connection, or no more.
-            WireError: no limiter answers so.
+            OSError: there is no connection, or it has ended.
+            WireError: the bytes are no answers.
         """
         connection = await self._connected()
         used = connection.used
@@ -84,10 +84,10 @@ class Client(AsyncClient):
         return await connection.answers(questions, self._availability)
 
     async def _connected(self) -> _Connection:
-        """The connection, a new one if need be.
+        """Return the connection, a new one if need be.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no process listens at the address.
         """
         async with self._connecting:
             if self._connection is None or self._connection.ended:
@@ -104,7 +104,7 @@ class _Connection(asyncio.Protocol):
         self.conversation = Conversation()
         self.ended = False
         self.used = False
-        """Whether the limiter has ever answered on it."""
+        """Whether the limiter has ever answered on this connection."""
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
 
@@ -114,7 +114,7 @@ class _Connection(asyncio.Protocol):
         """Connect, and send the greeting.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no process listens at the address.
         """
         loop = asyncio.get_running_loop()
         if isinstance(address, str):

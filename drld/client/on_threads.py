@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 MAX_IDLE = 4
-"""Connections that are kept while nobody uses them: a limiter has 256 for one user."""
+"""The most connections that are kept unused: a limiter has 256 for one user."""
 _READ_BYTES = 262_144
 
 
@@ -44,18 +44,18 @@ class Client(BaseClient):
         """See `BaseClient`."""
         super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._owner = os.getpid()
-        """The process whose connections these are."""
+        """The process that opened these connections."""
         self._idle: list[_Connection] = []
 
     def __enter__(self) -> Client:
-        """Use it in a context, which closes its connections."""
+        """Return the client; the context closes its connections."""
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().close()
 
@@ -68,11 +68,11 @@ class Client(BaseClient):
         caller: str = "",
         size: int | None = None,
     ) -> Answer:
-        """Ask whether a request may pass (`Question`); it is charged if it may."""
+        """Ask whether a request may pass (`Question`); an admitted request is charged."""
         return self.ask([Question(namespace, descriptor, cost, caller, size)])[0]
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Ask several questions at once; the answers are in their order."""
+        """Ask several questions at once; return the answers in the same order."""
         now_ns = monotonic_ns()
         if not self._availability.may_ask(now_ns):
             return self._availability.without(questions, now_ns)
@@ -95,7 +95,7 @@ class Client(BaseClient):
     def lease(
         self, namespace: str, descriptor: Mapping[str, str] = NO_PAIRS, *, caller: str = ""
     ) -> ThreadsLease:
-        """Decisions in this process on one hot key (`drld.client.protocol.lease`)."""
+        """Return decisions in this process on one hot key (`drld.client.protocol.lease`)."""
         return ThreadsLease(self, Question(namespace, descriptor, caller=caller))
 
     def _kept(self) -> _Connection | None:
@@ -115,12 +115,12 @@ class Client(BaseClient):
     def _exchanged(
         self, connection: _Connection, questions: Sequence[Question], deadline_ns: int
     ) -> list[Answer]:
-        """Ask on this connection, which is kept if all goes well.
+        """Ask on this connection, and keep it if all goes well.
 
         Raises:
             OSError: there is no answer.
             EOFError: the limiter has ended the connection.
-            WireError: no limiter answers so.
+            WireError: the bytes are no answers.
         """
         answers: list[Answer] = []
         open_: list[Exchange] = []
@@ -150,7 +150,7 @@ class Client(BaseClient):
 
 
 class ThreadsLease:
-    """Decisions on one hot key; one may be used by many threads at a time."""
+    """Decisions on one hot key; many threads may share it."""
 
     def __init__(self, client: Client, question: Question) -> None:
         self._client = client
@@ -161,7 +161,7 @@ class ThreadsLease:
 
     @property
     def lost(self) -> int:
-        """Requests that were charged, and not used in time."""
+        """The requests that were charged and not used in time."""
         self.lapse()
         return self._lease.lost
 
@@ -174,7 +174,7 @@ class ThreadsLease:
                 self._lock.release()
 
     def take(self, cost: int = 1) -> bool:
-        """Decide about a request, and ask the limiter where that is needed."""
+        """Decide about a request; ask the limiter if that is needed."""
         if self._owner != os.getpid():
             # Tokens that were taken before a fork are the parent's.
             self._owner, self._lock = os.getpid(), Lock()
@@ -192,7 +192,7 @@ class ThreadsLease:
 
 
 class _Connection:
-    """One connection of one thread at a time."""
+    """A connection that one thread uses at a time."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class _Connection:
         self._greeting = b""
 
     def receive(self, deadline_ns: int) -> list[Event]:
-        """What the limiter says next."""
+        """Return the next events from the limiter."""
         self._socket.settimeout(_left_s(deadline_ns))
         data = self._socket.recv(_READ_BYTES)
         if not data:
@@ -233,7 +233,7 @@ class _Connection:
         return self.conversation.receive(data)
 
     def _secure(self, tls: SSLContext | None, host: str, deadline_ns: int) -> None:
-        """Speak TLS from now on, if there is a context for it."""
+        """Use TLS from now on, if there is a context for it."""
         if tls is not None:
             self._socket = tls.wrap_socket(
                 self._socket, server_hostname=host, do_handshake_on_connect=False
@@ -242,7 +242,7 @@ class _Connection:
             self._socket.do_handshake()
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         with suppress(OSError):
             self._socket.close()
 

@@ -41,7 +41,7 @@ class Client(AsyncClient):
         self._connecting = trio.Lock()
 
     async def __aenter__(self) -> Client:
-        """Use it in a context, which closes its connection."""
+        """Return the client; the context closes its connection."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -68,12 +68,12 @@ class Client(AsyncClient):
         return answers
 
     async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
-        """The limiter's answers.
+        """Return the limiter's answers.
 
         Raises:
             OSError: there is no connection.
-            BrokenResourceError: there is no more.
-            WireError: no limiter answers so.
+            BrokenResourceError: the connection has ended.
+            WireError: the bytes are no answers.
         """
         connection = await self._connected()
         used = connection.used
@@ -91,10 +91,10 @@ class Client(AsyncClient):
         return trio.Lock()
 
     async def _connected(self) -> _Connection:
-        """The connection, a new one if need be.
+        """Return the connection, a new one if need be.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no process listens at the address.
         """
         async with self._connecting:
             if self._connection is None or self._connection.ended:
@@ -102,10 +102,10 @@ class Client(AsyncClient):
             return self._connection
 
     async def _stream(self) -> trio.abc.Stream:
-        """A new connection.
+        """Return a new connection.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no process listens at the address.
         """
         if isinstance(self._address, str):
             return await trio.open_unix_socket(self._address)
@@ -125,7 +125,7 @@ class _Connection:
         self._unsent = self._conversation.greeting(process)
         self.ended = False
         self.used = False
-        """Whether the limiter has ever answered on it."""
+        """Whether the limiter has ever answered on this connection."""
         self._waiting: set[Exchange] = set()
         self._sending = trio.Lock()
         self._reading = trio.Lock()
@@ -183,7 +183,7 @@ class _Connection:
         await trio.aclose_forcefully(self._stream)
 
     async def _read(self) -> None:
-        """Read what has come, for all who wait."""
+        """Read the bytes that have come, for all calls that wait."""
         data = bytes(await self._stream.receive_some(_READ_BYTES))
         if not data:
             self.ended = True

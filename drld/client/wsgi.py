@@ -15,7 +15,7 @@ App: TypeAlias = Callable[..., Iterable[bytes]]
 
 
 def address(environ: Environ) -> str:
-    """The client's address, as the server sees it."""
+    """Return the client's address as the server sees it."""
     return caller_of(environ.get("REMOTE_ADDR", ""))
 
 
@@ -41,7 +41,7 @@ class RateLimitMiddleware:
     def __call__(
         self, environ: Environ, start_response: Callable[..., Callable[[bytes], object]]
     ) -> Iterable[bytes]:
-        """Answer a request, or have the application do it."""
+        """Answer a request above a limit; otherwise call the application."""
         if (pairs := self._descriptor(environ)) is None:
             return self._app(environ, start_response)
         question = Question(self._namespace, pairs, caller=self._caller(environ))

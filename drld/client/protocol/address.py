@@ -1,4 +1,4 @@
-"""Where a limiter answers: `[requests] listen`, as the configuration writes it."""
+"""The address of a limiter, as `[requests] listen` writes it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Address: TypeAlias = "tuple[str, int] | str"
 
 
 def read_address(text: str) -> Address:
-    """The address that this text is: `/run/drld/requests.sock`, `127.0.0.1:8099`, `[::1]:8099`.
+    """Return the address of a text: `/run/drld/requests.sock`, `127.0.0.1:8099`, `[::1]:8099`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no address.
     """
     if text.startswith("/"):
         return text

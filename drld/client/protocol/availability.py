@@ -1,7 +1,7 @@
-"""Whether the limiter answers, what is known of it, and what is decided while it does not.
+"""Whether the limiter answers, its limits, and the decisions while it does not answer.
 
-All clients have one, whatever they wait with. It does no I/O: they give it the time and what has
-happened, and log the lines that it returns.
+All clients use it, whatever event loop they have. It does no I/O: a client gives it the time and
+the events, and logs the lines that it returns.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import Answer, Question
 
 REFRESH_NS = 30_000_000_000
-"""How old the limits may be for whom the limiter answers."""
+"""The age at which a client asks for the limits again."""
 QUIET_NS = 60_000_000_000
-"""Between two lines of the log that say that the limiter does not answer."""
+"""The least time between two log lines about a limiter that does not answer."""
 
 
 class Availability:
-    """Of one limiter, for one process."""
+    """The availability of one limiter, for one process."""
 
     def __init__(self, rng: Random, on_failure: str) -> None:
-        """`on_failure` decides while no limiter has ever told its limits.
+        """Assume nothing about the limiter.
+
+        Args:
+            rng: spreads the times of new attempts.
+            on_failure: decides until the limiter has sent its limits.
 
         Raises:
-            ValueError: it is neither `open` nor `closed`.
+            ValueError: `on_failure` is neither `open` nor `closed`.
         """
         if on_failure not in {"open", "closed"}:
             raise ValueError(f'on_failure: must be "open" or "closed" (got {on_failure!r})')
@@ -43,26 +47,26 @@ class Availability:
 
     @property
     def table(self) -> LimitTable | None:
-        """The limits, as they were told last; None: they never were."""
+        """The limits that the limiter has sent last; None: it has sent none."""
         return self._fallback.table
 
     def may_ask(self, now_ns: int) -> bool:
-        """Whether to ask the limiter."""
+        """Return whether to ask the limiter."""
         return self._backoff.ready(now_ns)
 
     def wants_limits(self, now_ns: int) -> bool:
-        """Whether to ask it for the limits too; the next will not."""
+        """Return whether to ask for the limits as well; the next call returns no."""
         wanted = self._told_ns is None or now_ns - self._told_ns >= REFRESH_NS
         if wanted:
             self._told_ns = now_ns
         return wanted
 
     def learn(self, table: LimitTable) -> None:
-        """The limiter has told its limits."""
+        """Use these limits, which the limiter has sent."""
         self._fallback.learn(table)
 
     def answered(self, number: int) -> str | None:
-        """It has answered so many questions; return a line for the log, if there is one."""
+        """Note this many answers; return a line for the log, or None."""
         self.counts["answered"] += number
         if not self._down:
             return None
@@ -73,7 +77,7 @@ class Availability:
         return f"the limiter answers again; decided without it so far: {self.counts['degraded']}"
 
     def failed(self, reason: object, now_ns: int) -> str | None:
-        """It did not answer; return a line for the log, if there is one."""
+        """Note that the limiter did not answer; return a line for the log, or None."""
         self.counts["failures"] += 1
         self._down = True
         self._told_ns = None

@@ -28,7 +28,8 @@ QUESTION = struct.Struct(">IIIIHH")
 ANSWER = struct.Struct(">IIIIdHH")
 SEPARATOR = b"\xff"
 MAX_TEXT_BYTES = 2048
-"""Of a question: more than a limiter takes, which says what is wrong."""
+"""The most bytes of a question's text: more than a limiter takes, so that its answer names the
+mistake."""
 _MAX_AMOUNT = 2**32 - 1
 _UNKNOWN = 2**32 - 1
 _MAX_MS = _UNKNOWN - 1
@@ -42,10 +43,10 @@ _OF_ANSWER = ADMITTED | REMAINING | ERROR
 
 
 def text_of(question: Question) -> bytes:
-    """What a question is about: all of it but its amounts.
+    """Return the text of a question: all of it but its amounts.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: the question cannot be written.
     """
     parts = [question.namespace, question.caller]
     for pair in question.descriptor.items():
@@ -60,10 +61,10 @@ def text_of(question: Question) -> bytes:
 
 
 def parts_of(text: bytes) -> list[str]:
-    """Namespace, caller, and names and values by turns.
+    """Return the namespace, the caller, and names and values by turns.
 
     Raises:
-        InputError: it is no such text.
+        InputError: the bytes are no such text.
     """
     try:
         parts = [part.decode() for part in text.split(SEPARATOR)]
@@ -75,7 +76,7 @@ def parts_of(text: bytes) -> list[str]:
 
 
 def record_of(number: int, question: Question, text: bytes) -> bytes:
-    """A question's record; the number says whose the answer is.
+    """Return a question's record; the answer has the same number.
 
     Raises:
         InputError: an amount cannot be written.
@@ -97,10 +98,10 @@ def record_of(number: int, question: Question, text: bytes) -> bytes:
 
 
 def check_frames(written: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Questions in frames, as many as take them within the bounds.
+    """Return the frames with these questions, as many as the bounds require.
 
     Args:
-        written: for each, its record and its text.
+        written: the record and the text of each question.
     """
     frames, first, length = [], 0, 0
     for number, (_, text) in enumerate(written):
@@ -114,10 +115,11 @@ def check_frames(written: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def read_checks(count: int, body: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
-    """The questions of a frame: number, cost, at least, size, flags and length; and the text.
+    """Return the questions of a frame: number, cost, at least, size, flags and length; and the
+    text.
 
     Raises:
-        WireError: lengths do not fit each other.
+        WireError: the lengths do not fit each other.
     """
     return _records(QUESTION, count, body)
 
@@ -132,7 +134,7 @@ def answer_record(
     reset_ns: int | None = None,
     remaining: float = 0.0,
 ) -> bytes:
-    """An answer's record; times in ns."""
+    """Return an answer's record; times in ns."""
     retry_ms = reset_ms = _UNKNOWN
     if retry_ns is not None:
         retry_ms = min(-(-retry_ns // 1_000_000), _MAX_MS)
@@ -143,15 +145,19 @@ def answer_record(
 
 
 def answer_frame(written: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """A frame of answers: for each, its record and its text."""
+    """Return a frame of answers.
+
+    Args:
+        written: the record and the text of each answer.
+    """
     return _frame(Kind.ANSWERS, written)
 
 
 def read_answers(count: int, body: bytes) -> Iterator[tuple[int, Answer]]:
-    """The answers of a frame, by the numbers of their questions.
+    """Return the answers of a frame, by the numbers of their questions.
 
     Raises:
-        WireError: this is no such frame.
+        WireError: the bytes are no such frame.
     """
     for record, text in _records(ANSWER, count, body):
         number, granted, retry_ms, reset_ms, remaining, flags, _ = record
@@ -174,7 +180,7 @@ def read_answers(count: int, body: bytes) -> Iterator[tuple[int, Answer]]:
 
 
 def check_flags(flags: int) -> None:
-    """Refuse what this version does not know.
+    """Refuse flags that this version does not know.
 
     Raises:
         InputError: a question has other flags.
@@ -191,7 +197,7 @@ def _frame(kind: Kind, written: Sequence[tuple[bytes, bytes]]) -> bytes:
 def _records(
     record: struct.Struct, count: int, body: bytes
 ) -> Iterator[tuple[tuple[Any, ...], bytes]]:
-    """The records of a body, each with its text; the last field is the text's length."""
+    """Return the records of a body, each with its text; the last field is the text's length."""
     at = count * record.size
     if not count or at > len(body):
         raise WireError("length", f"{len(body)} bytes are no {count} records")
@@ -204,5 +210,5 @@ def _records(
 
 @lru_cache(256)
 def _named(text: bytes) -> str | None:
-    """The name of a limit, or an error; there are few, and each comes often."""
+    """Return the name of a limit, or an error; there are few, and each comes often."""
     return text.decode(errors="replace") or None

@@ -1,7 +1,7 @@
-"""The client's side of one connection: which bytes to send, and what came back.
+"""The client's side of one connection: the bytes to send, and the events from the limiter.
 
-It does no I/O, so that blocking sockets, asyncio and trio share it. Whoever has it sends what its
-methods return, and gives it what is received.
+It does no I/O, so that blocking sockets, asyncio and trio share it. The caller sends the bytes that
+its methods return, and gives it the bytes that it receives.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ _NUMBERS = 1 << 32
 
 
 class Conversation:
-    """One connection; another needs another of these."""
+    """The state of one connection."""
 
     def __init__(self) -> None:
         self._frames = Frames(MAX_ANSWER_BYTES)
         self._welcome: bytes | None = b""
-        """What has come of the limiter's greeting; None: all of it."""
+        """The received part of the limiter's greeting; None: it is complete."""
         self._next = 0
 
     @staticmethod
     def greeting(process: int) -> bytes:
-        """What is sent first; questions may follow at once."""
+        """Return the first bytes to send; questions may follow at once."""
         return hello(process)
 
     def limits(self) -> bytes:
-        """Ask for the limits."""
+        """Return the bytes that ask for the limits."""
         return frame(Kind.ASK_LIMITS, 0, b"")
 
     def ask(self, questions: Iterable[Question]) -> tuple[bytes, list[int | Answer]]:
         """Ask questions.
 
         Returns:
-            What to send, and for each question its number, or its answer if it cannot be asked.
+            The bytes to send; and for each question its number, or its answer if it cannot be
+            asked.
         """
         written, numbers = [], list[int | Answer]()
         for question in questions:
@@ -59,10 +60,10 @@ class Conversation:
         return check_codec.check_frames(written) if written else b"", numbers
 
     def receive(self, data: bytes) -> list[Event]:
-        """What the limiter says in these bytes.
+        """Return the events in these bytes.
 
         Raises:
-            WireError: no limiter says such; the connection is of no use any more.
+            WireError: the bytes are not the limiter's; the connection is of no use any more.
         """
         if self._welcome is not None:
             missing = WELCOME_BYTES - len(self._welcome)

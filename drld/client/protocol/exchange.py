@@ -1,4 +1,4 @@
-"""One call of a client: some questions asked at once, and their answers, as they come."""
+"""One call of a client: questions that are asked at once, and their answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import Answer, Question
 
 CHUNK = 1024
-"""Questions that are asked at once: the answers to two such fit the buffers of a socket, so that
-neither side waits for the other to read."""
+"""The most questions that are asked at once: the answers to twice as many fit the buffers of a
+socket, so neither side waits for the other to read."""
 
 
 def chunks(questions: Sequence[Question]) -> list[Sequence[Question]]:
-    """Questions in such parts."""
+    """Return the questions in parts of `CHUNK`."""
     return [questions[begin : begin + CHUNK] for begin in range(0, len(questions), CHUNK)]
 
 
@@ -29,18 +29,18 @@ class Exchange:
         questions: Sequence[Question],
         now_ns: int,
     ) -> None:
-        """Ask them on this connection."""
+        """Ask the questions on this connection."""
         self._availability = availability
         self.data, self._numbers = conversation.ask(questions)
-        """What to send."""
+        """The bytes to send."""
         self._answers: dict[int, Answer] = {}
         self.missing = {number for number in self._numbers if isinstance(number, int)}
-        """Questions without an answer."""
+        """The numbers of the questions without an answer."""
         if availability.wants_limits(now_ns):
             self.data = conversation.limits() + self.data
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Take what came on the connection; answers of other calls are passed over."""
+        """Take events of the connection; answers to other calls are ignored."""
         for event in events:
             if isinstance(event, LimitTable):
                 self._availability.learn(event)
@@ -49,5 +49,5 @@ class Exchange:
                 self._answers[event[0]] = event[1]
 
     def answers(self) -> list[Answer]:
-        """The answers, in the order of the questions, once none is missing."""
+        """Return the answers in the order of the questions, once none is missing."""
         return [it if isinstance(it, Answer) else self._answers[it] for it in self._numbers]

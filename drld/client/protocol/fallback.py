@@ -19,9 +19,9 @@ from drld.model import NS_PER_S, Enforcement
 from drld.police.token_bucket import TokenBucket
 
 MAX_KEYS = 10_000
-"""Buckets of a process: some 3 MB."""
+"""The most buckets of a process: about 3 MB."""
 CLOSED_RETRY_S = 1.0
-"""After which a refused client may come back, if nothing better is known."""
+"""The time after which a refused client may return, if no better one is known, s."""
 WORDS = ("share", "open", "closed")
 
 _Key = tuple[str, tuple[str, ...] | None]
@@ -31,23 +31,24 @@ class Fallback:
     """The decisions of one process."""
 
     def __init__(self, unknown: str) -> None:
-        """`unknown`, `open` or `closed`, decides while no limiter has ever told its limits."""
+        """`unknown` decides until the limiter has sent its limits: `open` or `closed`."""
         self._unknown = unknown
         self._table: LimitTable | None = None
         self._buckets: dict[_Key, TokenBucket] = {}
 
     @property
     def table(self) -> LimitTable | None:
-        """The limits, as they were told last; None: they never were."""
+        """The limits that the limiter has sent last; None: it has sent none."""
         return self._table
 
     def learn(self, table: LimitTable) -> None:
-        """These are the limits; the limiter answers, so its buckets count, and ours begin anew."""
+        """Use these limits. The limiter answers, so its buckets count, and those of this process
+        begin anew."""
         self._table = table
         self._buckets.clear()
 
     def decide(self, question: Question, now_ns: int) -> Answer:
-        """Decide instead of the limiter; of a cost with `at_least`, about that part."""
+        """Decide instead of the limiter; with `at_least`, about that part of the cost."""
         cost = question.cost if question.at_least is None else question.at_least
         admitted = Answer(True, cost, degraded=True)
         if question.charge:

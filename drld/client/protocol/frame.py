@@ -14,29 +14,30 @@ from drld.errors import WireError
 
 HEAD = struct.Struct(">IBBH")
 MAX_CHECKS = 4096
-"""Of one frame."""
+"""The most questions of one frame."""
 MAX_BODY_BYTES = 262_144
-"""Of a frame to the limiter: 64 bytes for each of the most checks; a stranger may have a limiter
-keep so much for each connection."""
+"""The most bytes of a frame to the limiter: 64 bytes for each of the most questions. A limiter
+keeps as much for each connection of a stranger."""
 MAX_ANSWER_BYTES = 8_388_608
-"""Of a frame to the client, who trusts its limiter more: some 10,000 limits fit."""
+"""The most bytes of a frame to the client, which trusts its limiter more: about 10,000 limits
+fit."""
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     CHECKS = 1
-    """Client: questions (`check_codec`)."""
+    """From a client: questions (`check_codec`)."""
     ANSWERS = 2
-    """Limiter: answers to questions, in any order."""
+    """From the limiter: answers to questions, in any order."""
     ASK_LIMITS = 3
-    """Client: it wants the limits. The body is empty."""
+    """From a client: a question for the limits. The body is empty."""
     LIMITS = 4
-    """Limiter: the limits (`limit_table`)."""
+    """From the limiter: the limits (`limit_table`)."""
 
 
 def frame(kind: Kind, count: int, body: bytes) -> bytes:
-    """The bytes of one frame."""
+    """Return the bytes of one frame."""
     return HEAD.pack(len(body), kind, 0, count) + body
 
 
@@ -44,19 +45,20 @@ class Frames:
     """Cuts a stream of bytes into frames."""
 
     def __init__(self, max_body_bytes: int) -> None:
-        """Refuse frames whose body has more bytes."""
+        """Cut a stream; a frame with a larger body is an error."""
         self._most = max_body_bytes
         self._read = bytearray()
         self._needed = HEAD.size
-        """Bytes that complete a frame, or its head: one that comes byte by byte costs little."""
+        """The bytes that complete a frame, or its head: a frame that comes byte by byte costs
+        little."""
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun, and is not complete."""
+        """Whether a frame has begun and is not complete."""
         return bool(self._read)
 
     def feed(self, data: bytes) -> Iterator[tuple[Kind, int, bytes]]:
-        """The kinds, counts and bodies of the frames that these bytes complete.
+        """Return the kinds, counts and bodies of the frames that these bytes complete.
 
         Raises:
             WireError: the stream has no frame here; nothing after it can be read.

@@ -16,7 +16,7 @@ from drld.errors import WireError
 
 MAGIC = b"\x00drld\n"
 VERSION = 1
-"""The only one."""
+"""The only version."""
 _HELLO = struct.Struct(">6sBBQ")
 _WELCOME = struct.Struct(">6sBB")
 HELLO_BYTES = _HELLO.size
@@ -24,15 +24,15 @@ WELCOME_BYTES = _WELCOME.size
 
 
 def hello(process: int) -> bytes:
-    """What a client begins with."""
+    """Return the first bytes of a client."""
     return _HELLO.pack(MAGIC, VERSION, VERSION, process)
 
 
 def read_hello(data: bytes) -> tuple[int, int]:
-    """The version to speak, 0 where none is common, and the client's process.
+    """Return the version to speak, or 0 if none is common, and the client's process.
 
     Raises:
-        WireError: these are no such bytes.
+        WireError: the bytes are no greeting of a client.
     """
     if len(data) != HELLO_BYTES:
         raise WireError("length", f"{len(data)} bytes are no greeting")
@@ -43,7 +43,7 @@ def read_hello(data: bytes) -> tuple[int, int]:
 
 
 def welcome(version: int) -> bytes:
-    """The limiter's answer."""
+    """Return the limiter's answer."""
     return _WELCOME.pack(MAGIC, version, 0)
 
 
@@ -51,7 +51,7 @@ def read_welcome(data: bytes) -> None:
     """Check the limiter's answer.
 
     Raises:
-        WireError: the limiter does not speak this version, or is none.
+        WireError: the other side does not speak this version, or is no limiter.
     """
     if len(data) != WELCOME_BYTES or not data.startswith(MAGIC):
         raise WireError("value", "no limiter answers here: check the address")

@@ -1,6 +1,7 @@
 """An answer in HTTP: the fields `RateLimit-Policy`, `RateLimit` and `Retry-After`.
 
-As the limiter writes them (docs/requests.md), for the one limit that an answer names.
+The limiter writes the same (docs/requests.md); here they are about the one limit that an answer
+names.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import Answer
 
 REFUSED, MISTAKEN = 429, 400
-"""Statuses; the second is of a question that a limiter does not take, such as too long a name."""
+"""The statuses of a refusal, and of a question that a limiter does not take, such as one with too
+long a name."""
 
 
 def fields(answer: Answer, table: LimitTable | None) -> list[tuple[str, str]]:
-    """The fields of an answer; there are none while no limiter answers."""
+    """Return the fields of an answer; there are none while no limiter answers."""
     found = []
     limits = table.limits if table else ()
     limit = next((it for it in limits if it.name == answer.limit), None)
@@ -35,7 +37,7 @@ def fields(answer: Answer, table: LimitTable | None) -> list[tuple[str, str]]:
 
 
 def refusal(answer: Answer, table: LimitTable | None) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Status, fields and body of the answer to a request that may not pass."""
+    """Return status, fields and body of the answer to a request that may not pass."""
     if answer.error is not None:
         status, reason = MISTAKEN, answer.error
     else:
@@ -47,7 +49,8 @@ def refusal(answer: Answer, table: LimitTable | None) -> tuple[int, list[tuple[s
 
 
 def caller_of(address: str) -> str:
-    """The caller that an address stands for: IPv6 by its /64, as a host commonly has all of it."""
+    """Return the caller of an address: an IPv6 address stands for its /64, since a host commonly
+    has all of it."""
     try:
         known = ip_address(address)
     except ValueError:

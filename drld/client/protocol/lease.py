@@ -18,14 +18,14 @@ from collections import Counter
 from drld.client.protocol.model import Answer
 
 LEASE_NS = 100_000_000
-"""Ten questions a second and key cost nothing that matters; a bucket of a tenth of a second's rate
-is as small as buckets are."""
+"""The life of a lease, ns: ten questions a second for a key cost nothing that matters. A bucket of
+a tenth of a second's rate is as small as buckets are."""
 MAX_LEASE = 65_536
-"""Requests: more than a process decides in `LEASE_NS`."""
+"""The most requests of a lease: more than a process decides in `LEASE_NS`."""
 
 
 class Lease:
-    """Of one key in one process."""
+    """The tokens of one key in one process."""
 
     __slots__ = (
         "_counts",
@@ -40,21 +40,21 @@ class Lease:
     )
 
     def __init__(self, counts: Counter[str] | None = None) -> None:
-        """`counts` are those of the client: `leased` and `lost`."""
+        """`counts` are the client's counters `leased` and `lost`."""
         self._counts = Counter() if counts is None else counts
         self._size = 1
-        """Requests to ask for next."""
+        """The requests to ask for next."""
         self._granted = 0
         self._tokens = 0
         self._until_ns = 0
-        """When the tokens are lost."""
+        """When the tokens are lost, ns."""
         self._refused_ns = 0
-        """Until when the limiter has refused this cost."""
+        """Until when the limiter's refusal of this cost holds, ns."""
         self._refused_cost = 0
         self._left: float | None = None
-        """What the limit had left when the limiter was asked last."""
+        """What the limit had left at the last question; None: it is not known."""
         self.lost = 0
-        """Requests that were charged, and not used in time (`lapse`)."""
+        """The requests that were charged and not used in time (`lapse`)."""
 
     def take(self, cost: int, now_ns: int) -> bool | None:
         """Decide about a request; None: the limiter must be asked (`wanted`, `receive`)."""
@@ -64,7 +64,8 @@ class Lease:
         return False if now_ns < self._refused_ns and cost >= self._refused_cost else None
 
     def wanted(self, cost: int, now_ns: int) -> int:
-        """What to ask the limiter for, `cost` at least; what was left is lost."""
+        """Return the number of requests to ask the limiter for, at least `cost`; the tokens left
+        are lost."""
         lapsed = now_ns >= self._until_ns
         if self._granted:
             used = self._granted - self._tokens
@@ -75,7 +76,7 @@ class Lease:
         return max(cost, min(self._size, left))
 
     def lapse(self, now_ns: int) -> None:
-        """Count what was not used in time."""
+        """Count the tokens that were not used in time."""
         if now_ns >= self._until_ns and self._tokens:
             self._size = max(self._granted - self._tokens, 1)
             self._granted = 0

@@ -1,7 +1,7 @@
-"""The limits that a limiter tells its clients: what they do while it does not answer.
+"""The limits that a limiter sends its clients, for the time in which it does not answer.
 
-It is JSON, as it is asked for once in many seconds. A client takes no key for granted that it does
-not use, so that a limiter may say more.
+The format is JSON, because clients ask for it once in many seconds. A client ignores keys that it
+does not use, so a limiter may send more.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ class LimitInfo:
     on_failure: str
     """`share`, `open` or `closed`."""
     enforced: bool
-    """Whether it refuses anything: not in the modes `shadow` and `pause`."""
+    """Whether the limit refuses anything: not in the modes `shadow` and `pause`."""
     unit: str
     item: int
-    """Tokens that a request costs that says no size."""
+    """The tokens that a request without a size costs."""
     quota: int
-    """What the whole fleet admits in the window: requests, or bytes."""
+    """The number that the whole fleet admits in the window: requests, or bytes."""
     window_s: int
     rate: int
     """The global limit, tokens/s."""
     share_rate: int
     """The static share of the limiter, tokens/s."""
     share_burst: int | None
-    """Its depth, tokens; None: it has no bucket."""
+    """The depth of the static share, tokens; None: it has no bucket."""
     per: tuple[str, ...] = field(default=())
-    """Names of the pairs whose values have a bucket each."""
+    """The names of the pairs whose values have a bucket each."""
     burst: int | None = None
-    """Of the limit, tokens: a request that costs more never passes; None: it is not told."""
+    """The burst of the limit, tokens: a request that costs more never passes; None: it is not
+    known."""
 
     def covers(self, namespace: str, descriptor: Mapping[str, str]) -> bool:
-        """Whether a request falls under it."""
+        """Return whether a request falls under the limit."""
         return (
             namespace == self.namespace
             and self.where.items() <= descriptor.items()
@@ -54,13 +55,13 @@ class LimitInfo:
 
 @dataclass(frozen=True, slots=True)
 class LimitTable:
-    """All limits, and how many processes of clients ask this limiter."""
+    """All limits, and the number of processes that ask this limiter."""
 
     limits: tuple[LimitInfo, ...]
     processes: int
 
     def requests_left(self, name: str | None, remaining: float | None) -> float | None:
-        """What a limit has left, in requests that say no size; None: it is not known."""
+        """Return what a limit has left, in requests without a size; None: it is not known."""
         limit = next((it for it in self.limits if it.name == name), None)
         if remaining is None or limit is None or limit.unit != "bytes":
             return remaining
@@ -68,16 +69,16 @@ class LimitTable:
 
 
 def table_frame(limits: Iterable[LimitInfo], processes: int) -> bytes:
-    """The frame that tells a client these limits."""
+    """Return the frame that sends a client these limits."""
     table = {"processes": processes, "limits": [asdict(limit) for limit in limits]}
     return frame(Kind.LIMITS, 0, json.dumps(table, separators=(",", ":")).encode())
 
 
 def read_table(body: bytes) -> LimitTable:
-    """The limits of a frame.
+    """Return the limits of a frame.
 
     Raises:
-        WireError: it is no such frame.
+        WireError: the body is no table of limits.
     """
     try:
         table = json.loads(body)

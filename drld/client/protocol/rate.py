@@ -1,4 +1,5 @@
-"""Rates as Python's libraries for limits write them: `100/minute`, `5 per second`, `10/2 hours`."""
+"""Rates in the form of Python's libraries for limits: `100/minute`, `5 per second`, `10/2
+hours`."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ PERIODS_S: Mapping[str, int] = {
     **dict.fromkeys(("h", "hour"), 3600),
     **dict.fromkeys(("d", "day"), 86_400),
 }
-"""Lengths of periods, seconds."""
+"""The lengths of periods, seconds."""
 _RATE = re.compile(r"(\d{1,9})\s*(?:/|\sper\s)\s*(\d{1,5}\s)?\s*([a-z]+?)s?", re.ASCII)
 
 
 def parse_rate(text: str) -> tuple[int, int]:
-    """A number of requests, and in how many seconds.
+    """Return a number of requests, and the seconds in which they may come.
 
     Raises:
-        ValueError: this is no rate.
+        ValueError: the text is no rate.
     """
     found = _RATE.fullmatch(text.strip().lower())
     number, periods, period = found.groups() if found else ("0", None, "")

@@ -18,12 +18,12 @@ class Policy:
     """A bucket's capacity and refill."""
 
     capacity: int
-    """Tokens of a full bucket."""
+    """The tokens of a full bucket."""
     rate: int
-    """Tokens each `per_ns`."""
+    """The tokens that the bucket gets each `per_ns`."""
     per_ns: int = NS_PER_S
     depth: int = field(init=False, repr=False, compare=False)
-    """Ticks in which an empty bucket fills."""
+    """The ticks in which an empty bucket fills."""
 
     def __post_init__(self) -> None:
         for name in ("capacity", "rate", "per_ns"):
@@ -33,11 +33,11 @@ class Policy:
 
     @property
     def fill_ns(self) -> int:
-        """The ns in which an empty bucket fills, rounded up."""
+        """The time in which an empty bucket fills, ns, rounded up."""
         return -(-self.depth // self.rate)
 
     def wait_ns(self, ticks: int) -> int:
-        """The least ns that have so many ticks; 0 for none."""
+        """Return the least number of ns that has this many ticks, at least 0."""
         return max(-(-ticks // self.rate), 0)
 
 
@@ -46,7 +46,7 @@ class Decision(NamedTuple):
 
     admitted: bool
     retry_after_ns: int = 0
-    """When the same request would pass if no other came; 0 if it is admitted."""
+    """The time after which the same request would pass if no other came, ns; 0: it is admitted."""
 
 
 ADMITTED = Decision(True)

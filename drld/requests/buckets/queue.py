@@ -35,7 +35,7 @@ from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 MS = 1_000_000
 
 Birth: TypeAlias = tuple[int, int]
-"""Millisecond, and the number among requests of this millisecond at one limiter."""
+"""The millisecond, and the number among requests of this millisecond at one limiter."""
 
 
 class Element(NamedTuple):
@@ -43,7 +43,7 @@ class Element(NamedTuple):
 
     birth: Birth
     life: int
-    """Ticks from the birth's millisecond to the death."""
+    """The ticks from the birth's millisecond to the death."""
 
 
 class Queue(Bucket):
@@ -57,10 +57,10 @@ class Queue(Bucket):
         """All births, the oldest first."""
         self._deaths: dict[Birth, int] = {}
         self._dropped = False
-        """Whether elements were removed since `died` was asked last."""
+        """Whether elements were removed since the last call of `died`."""
 
     def _dead(self, now: int) -> int:
-        """The number of elements at the head whose death has come."""
+        """Return the number of elements at the head whose death has come."""
         dead = 0
         for birth in self._births:
             if self._deaths[birth] > now:
@@ -111,7 +111,7 @@ class Queue(Bucket):
         return news
 
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
-        """See `Bucket.reconfigure`: each element keeps the tokens that are ahead of its death."""
+        """See `Bucket.reconfigure`: each element keeps the tokens that come before its death."""
         now, then = now_ns * self.policy.rate, now_ns * policy.rate
         self._refill(now)
         for birth, death in self._deaths.items():

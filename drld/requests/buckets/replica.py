@@ -29,14 +29,16 @@ Outgoing: TypeAlias = "list[tuple[str, Message]]"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes to one peer at once."""
+    """What one peer is told at once."""
 
     number: int
-    """Among the sender's messages to this peer, from 1 on; 0: it only acknowledges."""
+    """The number among the sender's messages to this peer, from 1 on; 0: an acknowledgement
+    alone."""
     deltas: Mapping[Hashable, Any]
-    """What the sender says of each key."""
+    """The sender's delta of each key."""
     received: tuple[int, ...] = ()
-    """Numbers of the receiver's messages that the sender has received since its last message."""
+    """The numbers of the receiver's messages that the sender has received since its last
+    message."""
 
 
 class Replica:
@@ -82,27 +84,27 @@ class Replica:
         self._copied_keys = copied_keys
         self._most = most
         self._copies: dict[str, Iterator[Hashable]] = {}
-        """The keys of which peers are still to be told everything."""
+        """The keys that peers are still to be told, where they are told everything."""
         self._spread = spread
         self._frequency = frequency
         self._slack = slack
         self._repeat_ns = repeat_ns
         self._deferred = deferred
         self._urgent: set[Hashable] = set()
-        """Keys of which all peers must be told soon."""
+        """The keys of which all peers must be told soon."""
         self._untold: dict[Hashable, int] = {}
-        """With slack: tokens that this limiter admitted and told no peer, by key."""
+        """With slack: the tokens that this limiter admitted and told no peer, by key."""
         self._first: dict[Hashable, tuple[int, Any]] = {}
-        """When the first of these tokens were admitted, ns, and their entry: the oldest first."""
+        """The time of the first of these tokens, ns, and their entry; the oldest first."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
-        """Numbers of received messages that were not acknowledged yet."""
+        """The numbers of received messages that are not acknowledged yet."""
 
     def decide(self, key: Hashable, now_ns: int, cost: int = 1) -> Decision:
-        """What `take` would decide; it changes nothing and makes no bucket."""
+        """Return the decision that `take` would make; nothing changes."""
         return self.buckets.look(key).decide(now_ns, cost)
 
     def level(self, key: Hashable, now_ns: int) -> float:
-        """Tokens of a key's bucket in use, as `Bucket.level`."""
+        """Return the tokens in use of a key's bucket, as `Bucket.level`."""
         return self.buckets.look(key).level(now_ns)
 
     def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
@@ -160,13 +162,14 @@ class Replica:
 
     @property
     def pressing(self) -> bool:
-        """Whether there are messages that cannot wait, where they are deferred."""
+        """Whether urgent messages wait, where they are deferred."""
         return bool(self._urgent)
 
     def urgent(self, now_ns: int) -> Outgoing:
-        """The messages that could not wait, where they are deferred.
+        """Return the urgent messages, where they are deferred.
 
-        What a limiter holds back is bounded by slack and by what it admits between two calls.
+        The tokens that a limiter holds back are bounded by slack and by what it admits between two
+        calls.
         """
         keys, self._urgent = self._urgent, set()
         return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
@@ -193,7 +196,7 @@ class Replica:
             del self._first[key]
 
     def _split(self, news: Mapping[Hashable, News]) -> Iterator[dict[Hashable, News]]:
-        """These news as those of as many messages as it takes, in copies."""
+        """Return copies of these news, as the news of as many messages as it takes."""
         part: dict[Hashable, News] = {}
         entries = 0
         for key, its in news.items():
@@ -206,7 +209,8 @@ class Replica:
             yield part
 
     def round(self, now_ns: int, rng: Random) -> Outgoing:
-        """The messages of a round: pending news for one peer, and acknowledgements that are due."""
+        """Return the messages of a round: pending news for one peer, and acknowledgements that are
+        due."""
         self._copy()
         for one in self.pending.values():
             one.repeat(now_ns)
@@ -228,7 +232,8 @@ class Replica:
     def _messages(
         self, news_of: Iterable[tuple[str, Mapping[Hashable, News]]], now_ns: int
     ) -> Outgoing:
-        """Messages with these news of keys; a peer whose news do not matter any more gets none."""
+        """Return messages with these news of keys; a peer whose news do not matter any more gets
+        none."""
         messages: Outgoing = []
         for peer, some in news_of:
             for told in [*self._split(some)]:
@@ -240,7 +245,7 @@ class Replica:
         return messages
 
     def _deltas(self, told: Mapping[Hashable, News], now_ns: int) -> dict[Hashable, Any]:
-        """These news as they travel; keys of which nothing matters any more are left out."""
+        """Return these news as they travel, without the keys of which nothing matters any more."""
         found = {}
         for key, entries in told.items():
             bucket = self.buckets.get(key) or self._make(key)
@@ -255,7 +260,7 @@ class Replica:
     def receive(self, sender: str, message: Message, now_ns: int) -> Outgoing:
         """Merge a peer's message; return the messages that cannot wait.
 
-        A message of a limiter that is no peer (any more) changes nothing.
+        A message of a limiter that is no peer, or no longer, changes nothing.
         """
         messages: Outgoing = []
         if sender not in self.pending:
@@ -286,7 +291,7 @@ class Replica:
         return messages
 
     def _forget(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
-        """Some entries of a key need not be told any more."""
+        """Remove the entries of a key that need not be told any more from all pending news."""
         for one in self.pending.values():
             news = one.news.get(key)
             if news is not None:
@@ -295,14 +300,14 @@ class Replica:
                     del one.news[key]
 
     def collect(self, now_ns: int) -> None:
-        """Remove buckets that decide as new ones would. It looks at all of them."""
+        """Remove all buckets that decide as new ones would."""
         for key in [key for key, bucket in self.buckets.items() if bucket.idle(now_ns)]:
             self._remove(key)
 
     def sweep(self, now_ns: int, rows: int) -> None:
-        """Look at so many buckets: drained ones leave, and others come to rest.
+        """Look at this many buckets: drained ones leave, and others come to rest.
 
-        A daemon calls this often with few rows: about a microsecond each.
+        A daemon calls this often with few rows; a row takes about a microsecond.
         """
         for key in self.buckets.sweep(now_ns, rows):
             self._settle(key)
@@ -313,7 +318,7 @@ class Replica:
         self._settle(key)
 
     def returned(self, peer: str) -> None:
-        """A peer has begun another life, and knows nothing: tell it everything."""
+        """Tell a peer everything, because it has begun another life and knows nothing."""
         self.pending[peer] = Pending(self._repeat_ns, self._max_pending)
         self._owed[peer] = []
         self._copies[peer] = iter([*self.buckets])
@@ -334,7 +339,7 @@ class Replica:
                 del self._copies[peer]
 
     def set_peers(self, peers: Collection[str]) -> None:
-        """These are the peers from now on; new ones are told everything."""
+        """Use these peers from now on; new ones are told everything."""
         for gone in self.pending.keys() - {*peers}:
             del self.pending[gone], self._owed[gone]
             self._copies.pop(gone, None)
@@ -345,16 +350,16 @@ class Replica:
     def set_pace(
         self, frequency: FrequencyAnalysis | None, slack: Slack | None, repeat_ns: int | None
     ) -> None:
-        """Tell peers so from now on, as in the constructor: the fleet is another."""
+        """Use these rules from now on, as in the constructor, because the fleet has changed."""
         self._frequency, self._slack, self._repeat_ns = frequency, slack, repeat_ns
         for one in self.pending.values():
             one.repeat_ns = repeat_ns
 
     def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
-        """Keys have these policies from now on; levels stay, in tokens.
+        """Use these policies of keys from now on; levels stay the same number of tokens.
 
-        `make` must follow: it makes the buckets of keys that are not here yet. The call is short:
-        each bucket changes when it is next needed, or swept.
+        `make` must follow, because it makes the buckets of other keys. The call is short: each
+        bucket changes when a request next needs it, or when it is swept.
         """
         self.buckets.reconfigure(policy, now_ns)
 

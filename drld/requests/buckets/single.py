@@ -1,4 +1,4 @@
-"""A bucket of one limiter, which tells nobody: GCRA as a `Bucket`."""
+"""A bucket of a limiter that tells no peer: GCRA as a `Bucket`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from drld.requests.buckets.policy import Decision, Policy
 
 
 class Single(Bucket):
-    """A bucket that is not replicated; full at first."""
+    """A bucket that is not replicated; it begins full."""
 
     __slots__ = ("_tat", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._tat: int | None = None
-        """Ticks; None: nothing was taken yet."""
+        """The TAT in ticks; None: nothing was taken yet."""
 
     def decide(self, now_ns: int, cost: int = 1) -> Decision:
         """See `Bucket.decide`."""

@@ -16,23 +16,23 @@ from typing import TypeAlias
 from drld.requests.buckets.pending import Pending
 
 Spread: TypeAlias = Callable[[Mapping[str, Pending], Random], str | None]
-"""The peer of this round; None: nobody needs to be told."""
+"""Returns the peer of this round; None: no peer needs to be told."""
 
 
 def flat(pending: Mapping[str, Pending], rng: Random) -> str | None:
-    """A random peer that has something to be told."""
+    """Return a random peer that has pending news."""
     waiting = [peer for peer, one in pending.items() if one.news]
     return rng.choice(waiting) if waiting else None
 
 
 def flat_among_all(pending: Mapping[str, Pending], rng: Random) -> str | None:
-    """A random peer; if it knows everything, nobody."""
+    """Return a random peer, or None if that peer has no pending news."""
     peer = rng.choice(list(pending))
     return peer if pending[peer].news else None
 
 
 def least_informed(pending: Mapping[str, Pending], rng: Random) -> str | None:
-    """The peer that has the most to be told."""
+    """Return the peer with the most pending entries."""
     most = max((one.entries for one in pending.values()), default=0)
     if not most:
         return None

@@ -1,6 +1,6 @@
-"""What a service sees of a call, and how it ends.
+"""What a service sees of a call, and how a call ends.
 
-What the codes mean: https://github.com/grpc/grpc/blob/master/doc/statuscodes.md.
+https://github.com/grpc/grpc/blob/master/doc/statuscodes.md explains the codes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drld.requests.caller import Client
 
 
 class Status(enum.IntEnum):
-    """Codes of `grpc-status`, those that are used."""
+    """The codes of `grpc-status` that the front uses."""
 
     OK = 0
     INVALID_ARGUMENT = 3
@@ -26,7 +26,7 @@ class Status(enum.IntEnum):
 
 
 class CallError(DrldError):
-    """A call that is answered with another status than OK."""
+    """A call must be answered with another status than OK."""
 
     def __init__(self, status: Status, message: str) -> None:
         """`message` is in ASCII."""
@@ -35,25 +35,25 @@ class CallError(DrldError):
 
 
 class Origin(NamedTuple):
-    """Where a call comes from."""
+    """The origin of a call."""
 
     client: Client
-    """Who has connected."""
+    """The client of the connection."""
     forwarded: tuple[str, ...]
     """The fields `X-Forwarded-For`."""
 
 
 class Handler(NamedTuple):
-    """Answers calls of a method."""
+    """Answers the calls of a method."""
 
     answer: Callable[[bytes, Origin], bytes]
-    """Makes a message of a message, and raises `CallError` or `InputError` if it cannot."""
+    """Returns the answer to a message; raises `CallError` or `InputError` if there is none."""
     streams: bool = False
-    """Whether a call has any number of messages, each with its answer; else it has one."""
+    """Whether a call has any number of messages, each with its answer; otherwise it has one."""
     farewell: bytes | None = None
-    """A call stays open after its answer until the connection ends: then this message ends it.
-    None: it does not."""
+    """The last message of a call that stays open after its answer until the connection ends; None:
+    a call does not stay open."""
 
 
 Handlers = Mapping[bytes, Handler]
-"""By the paths of their methods."""
+"""Handlers by the paths of their methods."""

@@ -55,90 +55,91 @@ from drld.requests.grpc.call import CallError, Handler, Handlers, Origin, Status
 from drld.requests.grpc.http2 import Headers, Http2
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""How HTTP/2 begins (RFC 9113, 3.4)."""
+"""The first bytes of HTTP/2 (RFC 9113, 3.4)."""
 MAX_CALLS = 100
-"""The least that RFC 9113 recommends. Calls are answered as they come, so few are open."""
+"""The most open calls: the least bound that RFC 9113 recommends. Calls are answered as they come,
+so few are open."""
 MAX_HEADER_BYTES = 8192
-"""What most servers take; Envoy's calls have some hundred bytes."""
+"""The most bytes of headers, as in most servers; Envoy's calls have some hundred."""
 MAX_MESSAGE_BYTES = 65_536
-"""That of bodies over HTTP/1.1: many times the largest descriptors."""
+"""The most bytes of a message, as of bodies over HTTP/1.1: many times the largest descriptors."""
 MAX_HELD_BYTES = 4 * MAX_MESSAGE_BYTES
-"""Of one connection."""
+"""The most bytes of incomplete messages of one connection."""
 MAX_SILENT_BYTES = 2 * (16_384 + 9)
-"""A header block in two of the largest frames."""
+"""The most bytes without a complete frame: a header block in two of the largest frames."""
 MAX_UNREAD_BYTES = 262_144
-"""Of one connection: some hundred answers."""
+"""The most bytes of answers that a client has not read: some hundred answers of one connection."""
 CALL_S = 5.0
-"""As over HTTP/1.1."""
+"""The time for a call, s, as over HTTP/1.1."""
 ANSWER_S = 20.0
-"""As over HTTP/1.1."""
+"""The time for taking an answer, s, as over HTTP/1.1."""
 SPARE_FRAMES = 500
 SPARE_FRAMES_PER_S = 100.0
-"""Pings, settings, windows, calls that are taken back: clients send a few in a round trip."""
+"""The pace of pings, settings, windows and resets: clients send a few in a round trip."""
 FRAMES_OF_CALL = 4.0
-"""What a complete call gives back: its data, windows that the client opens, a reset afterwards."""
+"""The frames that a complete call allows: its data, windows that the client opens, a reset."""
 IDLE_S = 300.0
-"""Then the client may have its place again, by another connection."""
+"""The time after which a connection without calls ends, s; the client may open another."""
 DRAIN_S = 0.2
-"""Time in which a client learns that it should use another connection: ten times what Envoy waits
-for an answer by default."""
+"""The time in which a client learns that it should use another connection, s: ten times as long as
+Envoy waits for an answer by default."""
 _TAKEN_BYTES = 16_384
-"""Of complete calls, until the client may send as many more: a quarter of what it may send."""
+"""The bytes of complete calls after which the client's window opens again: a quarter of it."""
 _MAX_TEXT = 200
-"""Characters of an error."""
+"""The most characters of an error."""
 _LAST_STREAM = 2**31 - 1
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _HEAD = struct.Struct(">BI")
-"""Of a message: whether it is compressed, and its length."""
+"""The head of a message: whether it is compressed, and its length."""
 _ANSWERED: Headers = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _DONE: Headers = ((b"grpc-status", b"0"),)
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""Characters that stand for themselves in `grpc-message`."""
+"""The characters that stand for themselves in `grpc-message`."""
 
 
 class _Head(NamedTuple):
-    """What the headers of a call say."""
+    """The content of a call's headers."""
 
     handler: Handler
     origin: Origin
     compressed: bool
-    """Whether they name a compression for its messages."""
+    """Whether the messages are compressed."""
     timeout: float | None
-    """Time that the client waits, s; None: they do not say."""
+    """The time that the client waits, s; None: the headers do not say."""
     refusal: Headers | None
-    """How the call ends for its headers alone."""
+    """The end of a call that is refused for its headers; None: it is not."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is open."""
+    """An open call."""
 
     head: _Head
     give_up: float
-    """When the client does not wait any longer."""
+    """When the client stops waiting."""
     deadline: float
-    """When it is ended by us if nothing changes."""
+    """When the server ends the call if nothing changes."""
     received: bytearray = field(default_factory=bytearray)
     message: bytes | None = None
     ended: bool = False
-    """Whether all that the client sends is here."""
+    """Whether everything that the client sends is here."""
     settled: bool = False
-    """Whether its end waits among what is ready; what still comes is not looked at."""
+    """Whether the end of the call is ready; later messages are not read."""
     begun: bool = False
     """Whether an answer has begun."""
     unsent: bytes = b""
-    """What the client does not take yet."""
+    """The bytes that the client does not take yet."""
     blocked: bool = False
-    """Whether the client did not take something; all that follows has the time of that."""
+    """Whether the client did not take some bytes; the bytes after them share their deadline."""
     last: Headers | None = None
-    """What comes after that; None: not known yet."""
+    """The trailers after that; None: they are not known yet."""
     stays: bool = False
-    """Whether it is answered, and waits for its farewell."""
+    """Whether the call is answered, and waits for its farewell."""
 
 
 class Asked(NamedTuple):
-    """A message to be answered."""
+    """A message that waits for an answer."""
 
     stream: int
     handler: Handler
@@ -150,7 +151,12 @@ class Exchange:
     """The server's side of one connection; times are seconds of any monotonic clock."""
 
     def __init__(self, handlers: Handlers, client: Client, now: float) -> None:
-        """`handlers` answer; `client` is who has connected."""
+        """Begin a connection.
+
+        Args:
+            handlers: answer the calls.
+            client: the client of the connection.
+        """
         self._handlers = handlers
         self._client = client
         self._http = Http2(MAX_CALLS, MAX_HEADER_BYTES, (_ANSWERED, _DONE))
@@ -158,10 +164,10 @@ class Exchange:
         self._out = b""
         self._calls: dict[int, _Call] = {}
         self._ready: deque[tuple[int, bytes | Headers]] = deque()
-        """Messages, and how calls end that are not answered by a message. They wait until all
-        frames are read: `h2` has read the next ones already when it reports a frame."""
+        """Messages, and the ends of calls that no message answers. They wait until all frames are
+        read: `h2` has read the next frames already when it reports one."""
         self._opens = False
-        """Whether a client takes more than before."""
+        """Whether the client takes more than before."""
         self._held = self._unread = self._silent = self._taken = self._staying = 0
         self._last_headers: Sequence[Any] = ()
         self._last_head = self._head(())
@@ -169,7 +175,7 @@ class Exchange:
         self._idle_until = now + CALL_S
         self._draining = False
         self.over = False
-        """Whether the connection ends when `output` has been sent."""
+        """Whether the connection ends after `output` has been sent."""
         self._of_event: dict[type[Event], Callable[[Any, float], None]] = {
             RequestReceived: self._begin,
             DataReceived: self._data,
@@ -182,7 +188,7 @@ class Exchange:
 
     @property
     def deadline(self) -> float:
-        """When `expire` has something to do, if nothing comes before."""
+        """The time of the next `expire` that has work, if nothing comes before."""
         least = min((it.deadline for it in self._calls.values()), default=math.inf)
         return min(least, self._idle_until) if self._idle else least
 
@@ -192,12 +198,12 @@ class Exchange:
         return len(self._calls) == self._staying
 
     def output(self) -> bytes:
-        """What is to be sent now."""
+        """Return the bytes to send now."""
         out, self._out = self._out + self._http.data_to_send(), b""
         return out
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take what the client has sent, of which a bounded part should come at a time."""
+        """Take bytes of the client; the caller bounds how many come at a time."""
         try:
             events = self._http.receive_data(data)
         except ProtocolError:
@@ -227,7 +233,7 @@ class Exchange:
             self._give_up()
 
     def next(self, now: float) -> Asked | None:
-        """The next message that waits for an answer."""
+        """Return the next message that waits for an answer; None: there is none."""
         while self._ready and not self.over:
             stream, message = self._ready.popleft()
             if (call := self._calls.get(stream)) is None:
@@ -265,7 +271,7 @@ class Exchange:
         self._end(stream, self._calls[stream], _failure(status, text))
 
     def expire(self, now: float) -> None:
-        """End what has taken too long."""
+        """End the calls, or the connection, whose time has passed."""
         for stream, call in list(self._calls.items()):
             if now < call.deadline:
                 continue
@@ -282,7 +288,7 @@ class Exchange:
                 self.drain(now)
 
     def drain(self, now: float) -> None:
-        """Ask the client to use another connection; end when the calls that come are answered."""
+        """Ask the client to use another connection; end after the calls that come."""
         if not self._draining and not self.over:
             self._draining = True
             # `h2` knows only the frame after which nothing is answered.
@@ -294,7 +300,7 @@ class Exchange:
                     self._say_farewell(stream, call, now)
 
     def _say_farewell(self, stream: int, call: _Call, now: float) -> None:
-        """End a call that stays."""
+        """End a call that has stayed open."""
         message = call.head.handler.farewell or b""
         call.unsent += _HEAD.pack(0, len(message)) + message
         self._unread += _HEAD.size + len(message)
@@ -361,7 +367,7 @@ class Exchange:
             self._settle(stream, call, _failure(error.status, str(error)))
 
     def _take(self, stream: int, call: _Call, now: float) -> None:
-        """Take the messages that are here.
+        """Take the complete messages of a call.
 
         Raises:
             CallError: the call may not have them.
@@ -411,7 +417,7 @@ class Exchange:
             self._ready.append((stream, call.message))
 
     def _settle(self, stream: int, call: _Call, headers: Headers) -> None:
-        """Have a call end so, after the messages that are ready."""
+        """End a call after the messages that are ready."""
         call.settled = True
         self._ready.append((stream, headers))
 
@@ -433,7 +439,7 @@ class Exchange:
         self.over = True
 
     def _spare_frame(self, _: Event | None, now: float) -> None:
-        """Count a frame that brings no call nearer to its end, or may not."""
+        """Count a frame that completes no call."""
         refill = (now - self._spared_at) * SPARE_FRAMES_PER_S
         self._spare = min(self._spare + refill, SPARE_FRAMES) - 1
         self._spared_at = now
@@ -460,7 +466,7 @@ class Exchange:
             call.blocked, call.deadline = False, call.give_up
 
     def _end(self, stream: int, call: _Call, headers: Headers) -> None:
-        """Send the last of a call: its trailers, or all of its answer."""
+        """Send the trailers of a call, or all of its answer."""
         if not call.begun and headers[0][0] != b":status":
             headers = (*_ANSWERED, *headers)
         self._http.send_headers(stream, headers, end_stream=True)
@@ -477,7 +483,7 @@ class Exchange:
         self._unread -= len(call.unsent)
 
     def _give_up(self) -> None:
-        """End the connection of a client that asks too much."""
+        """End the connection of a client that exceeds a bound."""
         if not self.over:
             self._http.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self.over = True
@@ -491,7 +497,7 @@ _NONE = Handler(_nothing)
 
 
 def _failure(status: Status, text: str) -> Headers:
-    """The end of a call that is not OK."""
+    """Return the trailers of a call that is not OK."""
     return (
         (b"grpc-status", b"%d" % status),
         (b"grpc-message", quote(text[:_MAX_TEXT], _PLAIN, errors="replace").encode()),
@@ -500,7 +506,7 @@ def _failure(status: Status, text: str) -> Headers:
 
 
 def _timeout(value: bytes | None) -> float | None:
-    """The time that a client waits, s; None: it does not say, or not in this form."""
+    """Return the time that a client waits, s; None: it is not given, or not in this form."""
     if value is None or (found := _TIMEOUT.fullmatch(value)) is None:
         return None
     return int(found[1]) * _UNIT_S[found[2]]

@@ -1,7 +1,7 @@
 """Health (grpc.health.v1): whether this limiter answers.
 
-`Watch` says that it does, and once more when it does not any longer: when the connection ends, as
-the limiter stops or the client has asked nothing else for long.
+`Watch` answers that it does. It answers that it does not when the connection ends: because the
+limiter stops, or because the client has sent no other call for long.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ def _response(status: str) -> bytes:
 
 
 NOT_SERVING = _response("NOT_SERVING")
-"""The last of a `Watch`."""
+"""The last message of a `Watch`."""
 
 
 def check(data: bytes, _: Origin) -> bytes:
-    """Say that the service asked for, or the whole server, serves."""
+    """Answer that the named service, or the whole server, serves."""
     name = HEALTH_REQUEST.decode(data).get("service", "")
     if name and name not in service_names():
         raise CallError(Status.NOT_FOUND, "there is no such service")
@@ -28,6 +28,6 @@ def check(data: bytes, _: Origin) -> bytes:
 
 
 def watch(data: bytes, _: Origin) -> bytes:
-    """Say the same; a service that is not there may come, so it is no error."""
+    """Answer the same; an unknown service is no error, because it may come."""
     name = HEALTH_REQUEST.decode(data).get("service", "")
     return _response("SERVING" if not name or name in service_names() else "SERVICE_UNKNOWN")

@@ -18,7 +18,7 @@ from hpack import Decoder, Encoder
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 MAX_TABLE_BYTES = 4096
-"""Of headers that are remembered, to compress what is sent; the client may offer gigabytes."""
+"""The most bytes of remembered headers for compression; the client may offer gigabytes."""
 
 
 class Http2(H2Connection):
@@ -31,7 +31,10 @@ class Http2(H2Connection):
     def __init__(
         self, max_streams: int, max_header_bytes: int, common: Collection[Headers]
     ) -> None:
-        """Bound the streams that are open, and headers of each; `common` are sent often."""
+        """Bound the open streams and the headers of each.
+
+        `common` are headers that are sent often.
+        """
         super().__init__(
             H2Configuration(
                 client_side=False,
@@ -53,7 +56,7 @@ class Http2(H2Connection):
 
     @property
     def open_inbound_streams(self) -> int:
-        """Streams that are open, and some that are closed; without these where that matters."""
+        """The number of open streams; `h2` removes closed ones only here."""
         # To count them takes a walk through all, and `h2` does it for every new one.
         at_most = len(self.streams)
         if at_most < self.local_settings.max_concurrent_streams:
@@ -61,14 +64,14 @@ class Http2(H2Connection):
         return super().open_inbound_streams
 
     def bound_table(self) -> None:
-        """Use no more memory for the table of what is sent than helps."""
+        """Bound the memory of the table for compression."""
         # To set the same size again would cancel a change that the client has yet to be told.
         if self.encoder.header_table_size > MAX_TABLE_BYTES:  # noqa: PLR1730
             self.encoder.header_table_size = MAX_TABLE_BYTES
 
 
 class _LastDecoder(Decoder):
-    """Reads a block that comes again once."""
+    """Decodes a header block that comes again only once."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes)
@@ -87,7 +90,7 @@ class _LastDecoder(Decoder):
 
 
 class _CommonEncoder(Encoder):
-    """Writes common headers once."""
+    """Encodes common headers only once."""
 
     def __init__(self, common: Collection[Headers]) -> None:
         super().__init__()
@@ -113,7 +116,8 @@ _State: TypeAlias = tuple[int, object, int]
 
 
 def _state(coder: Decoder | Encoder) -> _State:
-    """What every change of a table changes: entries come at its front, and go at its end."""
+    """Return what every change of a table changes: entries come at its front, and leave at its
+    end."""
     entries = coder.header_table.dynamic_entries
     return len(entries), entries[0] if entries else None, coder.header_table_size
 

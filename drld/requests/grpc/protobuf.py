@@ -24,15 +24,15 @@ from typing import Any, NamedTuple, TypeAlias
 from drld.errors import InputError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-"""Wire types."""
+"""The wire types."""
 _NUMBER, _TEXT, _RAW, _MESSAGE = range(4)
-"""How the value of a field is written."""
+"""The encodings of a field's value."""
 _MAX_VARINT_BITS = 64
 _MAX_TAG = 2**32 - 1
 
 
 class Scalar(enum.Enum):
-    """Types of fields; the values are those of `FieldDescriptorProto.Type`."""
+    """The types of fields; the values are those of `FieldDescriptorProto.Type`."""
 
     INT64 = 3
     UINT64 = 4
@@ -44,7 +44,7 @@ class Scalar(enum.Enum):
 
 
 class Enumeration(NamedTuple):
-    """An enumeration, within the message or file that lists it."""
+    """An enumeration, with the message or file that contains it."""
 
     name: str
     values: Mapping[str, int]
@@ -65,7 +65,7 @@ class Message:
     def __init__(
         self, name: str, *fields: Field, within: Sequence[Message | Enumeration] = ()
     ) -> None:
-        """`within` are the types that are nested in it, which is about their names alone."""
+        """`within` are the types that are nested in it; they matter for their names alone."""
         self.name = name
         self.fields = fields
         self.within = within
@@ -78,10 +78,10 @@ class Message:
         }
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        """The fields that a message has.
+        """Return the fields of a message.
 
         Raises:
-            InputError: it is no message.
+            InputError: the bytes are no message.
         """
         found: dict[str, Any] = {}
         self._merge(found, data, 0, len(data))
@@ -137,9 +137,9 @@ class Message:
                 found[name] = [value]
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
-        """The message with these fields; zeros and empty texts are left out, as in proto3.
+        """Return the message with these fields.
 
-        A message in it may be encoded already.
+        Zeros and empty texts are left out, as in proto3. A nested message may be encoded already.
         """
         parts: list[bytes] = []
         for name, value in values.items():
@@ -176,7 +176,7 @@ def _form(field: Field) -> int:
 
 
 def _fitted(value: int, kind: Scalar | Enumeration) -> int:
-    """A varint as the type of its field has it; higher bits are cut off."""
+    """Return a varint in the type of its field; higher bits are cut off."""
     if kind is Scalar.UINT64:
         return value
     if kind is Scalar.UINT32:
@@ -189,7 +189,7 @@ def _fitted(value: int, kind: Scalar | Enumeration) -> int:
 
 
 def _read(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A varint, and where it ends.
+    """Return a varint, and the offset behind it.
 
     Raises:
         InputError: there is none.

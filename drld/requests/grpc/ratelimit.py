@@ -42,16 +42,17 @@ from drld.requests.question import MAX_AMOUNT
 from drld.requests.spec import Network
 
 MAX_DESCRIPTORS = 64
-"""Of a request: each is as much work as a request of its own."""
+"""The most descriptors of a request: each is as much work as a request of its own."""
 MAX_VALUE_BYTES = 64
-"""Of a value that stands for itself: longer ones are tokens and the like, which no limit names."""
+"""The most bytes of a value that is used as it is: longer ones are tokens and the like, which no
+limit names."""
 _DIGEST_BYTES = 16
 _MAX_UINT32 = 2**32 - 1
 _OK, _OVER_LIMIT = CODE.values["OK"], CODE.values["OVER_LIMIT"]
 _caller_of = lru_cache(maxsize=1024)(caller_of)
-"""Clients ask more than once, and to read an address takes longer than a decision."""
+"""Clients ask more than once, and reading an address takes longer than a decision."""
 _UNITS_S = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", 86_400: "DAY"}
-"""Units of Envoy's that are windows of our quotas, s."""
+"""The units of Envoy that are windows of our quotas, s."""
 
 
 class RateLimitService:
@@ -63,22 +64,22 @@ class RateLimitService:
         clock: Callable[[], int],
         trusted: Callable[[], Sequence[Network]],
     ) -> None:
-        """Have a datapath decide.
+        """Make the service.
 
         Args:
             datapath: decides.
-            clock: that of the daemon's ticks, ns.
-            trusted: the proxies that say who calls.
+            clock: the clock of the daemon's ticks, ns.
+            trusted: the networks of trusted proxies.
         """
         self._datapath = datapath
         self._clock = clock
         self._trusted = trusted
 
     def should_rate_limit(self, data: bytes, origin: Origin) -> bytes:
-        """The answer to a `RateLimitRequest`.
+        """Return the answer to a `RateLimitRequest`.
 
         Raises:
-            CallError, InputError: it is none that Envoy sends if it is configured well.
+            CallError, InputError: a well-configured Envoy does not send such a request.
         """
         asked = RATE_LIMIT_REQUEST.decode(data)
         domain, descriptors = asked.get("domain", ""), asked.get("descriptors", ())
@@ -99,7 +100,8 @@ class RateLimitService:
         return _response(self._datapath.decide_all(requests, self._clock()))
 
     def _caller(self, descriptors: Sequence[Mapping[str, str]], origin: Origin) -> str:
-        """Who calls: as an entry says, else whoever has called us."""
+        """Return the caller: the one that an entry names, otherwise the client or the one it
+        forwards for."""
         for pairs in descriptors:
             if caller := pairs.get("caller"):
                 return caller
@@ -114,7 +116,7 @@ def _invalid(message: str) -> CallError:
 
 
 def _pairs(each: Mapping[str, Any]) -> dict[str, str]:
-    """The entries of a descriptor."""
+    """Return the entries of a descriptor."""
     pairs: dict[str, str] = {}
     for entry in each.get("entries", ()):
         name = entry.get("key", "")
@@ -128,7 +130,7 @@ def _pairs(each: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _value(text: str) -> str:
-    """A value, or a digest of it in its place."""
+    """Return a value, or its digest if it is too long or not UTF-8."""
     if len(text) <= MAX_VALUE_BYTES // 4 and text.isascii():
         return text
     data = text.encode("utf-8", "surrogateescape")
@@ -149,7 +151,7 @@ def _request(
     asked: Mapping[str, Any],
     caller: str,
 ) -> Request | None:
-    """The request that a descriptor is; None: it is larger than any may be."""
+    """Return the request of a descriptor; None: it is too large."""
     if each.get("is_negative_hits"):
         raise _invalid("is_negative_hits: hits are not given back here")
     hits = each["hits_addend"].get("value", 0) if "hits_addend" in each else None
@@ -168,13 +170,13 @@ def _request(
 
 
 def _refusal(count: int) -> bytes:
-    """The answer to what is too large to be looked at."""
+    """Return the refusal of a request that is too large."""
     statuses = [{"code": _OVER_LIMIT}] * count
     return RATE_LIMIT_RESPONSE.encode({"overall_code": _OVER_LIMIT, "statuses": statuses})
 
 
 def _response(answers: Sequence[Answer]) -> bytes:
-    """The `RateLimitResponse` of answers in the order of their descriptors."""
+    """Return the `RateLimitResponse` with answers in the order of their descriptors."""
     admitted = all(it.admitted for it in answers)
     whole = answers[0] if len(answers) == 1 else _whole(answers, admitted)
     headers = [{"key": name, "value": value} for name, value in answer.fields(whole).items()]
@@ -188,8 +190,11 @@ def _response(answers: Sequence[Answer]) -> bytes:
 
 
 def _whole(answers: Sequence[Answer], admitted: bool) -> Answer:
-    """All answers as one, with each limit as the last request under it left it; of a refusal, as
-    it stands to the request that has to wait longest, as requests may be of different keys."""
+    """Return all answers as one, for the fields of HTTP.
+
+    Each limit has the state after the last request under it. In a refusal it has the state for the
+    request that has to wait longest, because requests may have different keys.
+    """
     standings: dict[int, Standing] = {}
     for it in (it for each in answers for it in each.standings):
         known = standings.get(it.limit.id)
@@ -202,7 +207,7 @@ def _whole(answers: Sequence[Answer], admitted: bool) -> Answer:
 
 
 def _status(decided: Answer) -> dict[str, Any]:
-    """A `DescriptorStatus`: of the limit that refuses, or has the smallest part left."""
+    """Return the `DescriptorStatus` of the limit that refuses, or has the smallest part left."""
     status: dict[str, Any] = {"code": _OK if decided.admitted else _OVER_LIMIT}
     standing = answer.tightest(decided)
     if standing is None:
@@ -219,7 +224,7 @@ def _status(decided: Answer) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _limit(name: str, number: int, window_s: int) -> bytes:
-    """A `RateLimit`; a window that is no unit is told as the next larger one."""
+    """Return a `RateLimit`; a window that is no unit is written as the next larger unit."""
     unit_s = min((it for it in _UNITS_S if it >= window_s), default=max(_UNITS_S))
     return RATE_LIMIT.encode(
         {

@@ -66,12 +66,12 @@ _FILE = Message(
 
 
 def service_names() -> list[str]:
-    """Full names of all services."""
+    """Return the full names of all services."""
     return [f"{file.package}.{service.name}" for file in SERVED for service in file.services]
 
 
 def file_descriptor(file: File) -> bytes:
-    """The `FileDescriptorProto` of a file."""
+    """Return the `FileDescriptorProto` of a file."""
     names = {id(kind): name for each in (file, *file.imports) for name, kind in _types(each)}
     messages = [it for it in file.types if isinstance(it, Message)]
     return _FILE.encode(
@@ -113,7 +113,7 @@ def _wanted(asked: dict[str, Any]) -> File | None:
 
 
 def _symbols(file: File) -> Iterator[str]:
-    """Full names of what a file defines."""
+    """Iterate over the full names that a file defines."""
     yield from (name for name, _ in _types(file))
     for service in file.services:
         yield f"{file.package}.{service.name}"
@@ -121,7 +121,7 @@ def _symbols(file: File) -> Iterator[str]:
 
 
 def _types(file: File) -> Iterator[tuple[str, Message | Enumeration]]:
-    """Full names of the types of a file, and the types."""
+    """Iterate over the full names of the types of a file, and the types."""
     waiting = [(file.package, it) for it in file.types]
     while waiting:
         parent, kind = waiting.pop()

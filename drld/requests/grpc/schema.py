@@ -165,7 +165,7 @@ REFLECTION_RESPONSE = Message(
 
 
 def _reflection(version: str) -> File:
-    """A version of reflection: they differ in the name of the package alone."""
+    """Return a version of reflection; versions differ only in the name of the package."""
     return File(
         f"grpc/reflection/{version}/reflection.proto",
         f"grpc.reflection.{version}",
@@ -191,8 +191,8 @@ def _reflection(version: str) -> File:
 
 
 REFLECTION = tuple(_reflection(version) for version in ("v1", "v1alpha"))
-"""Many clients, grpcio's too, know the second name alone."""
+"""Both versions: many clients, grpcio's too, know the second alone."""
 
 SERVED = (RLS, HEALTH, *REFLECTION)
 FILES = (*SERVED, _BASE, _DESCRIPTOR, _DURATION, _WRAPPERS)
-"""With those that they import."""
+"""The files of all services, and the files that they import."""

@@ -1,6 +1,6 @@
-"""How requests are explained: which limits one meets, and what each would do with it now.
+"""How requests are explained: the limits that a request meets, and the decision of each now.
 
-Nothing is charged or counted: each limit tries the request on a copy of its policer.
+Nothing is charged or counted: each limit decides on a copy of its policer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORDS = Words("request", RequestMatch.flow, "admitted", "refused", "refuses")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as a text says it."""
+    """A request, and the text that describes it."""
 
     text: str
     request: Request = field(compare=False)
@@ -39,10 +39,10 @@ class Asked:
 
 
 def read(text: str) -> Asked:
-    """The request of words such as `namespace=api user=alice cost=3`, or of a query.
+    """Return the request of words such as `namespace=api user=alice cost=3`, or of a query.
 
     Raises:
-        InputError: it is neither.
+        InputError: the text is neither.
     """
     if "=" not in text:
         raise InputError("a request must be NAME=VALUE pairs, namespace= among them")
@@ -72,7 +72,7 @@ def _asked(request: Request) -> Asked:
 
 
 def remarks(item: Asked) -> list[str]:
-    """What is to be known of a request."""
+    """Return the remarks on a request."""
     found = []
     if item.request.caller == "-":
         found.append("The request names no caller: it is judged as one of a new caller.")
@@ -82,10 +82,10 @@ def remarks(item: Asked) -> list[str]:
 
 
 def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
-    """The requests of a log (`drld.requests.log`).
+    """Return the requests of a log (`drld.requests.log`).
 
     Raises:
-        InputError: it is none; or, while it is read, a line is none.
+        InputError: the file is no log; while it is read: a line is no request.
     """
 
     def item(time_ns: int, asked: Asked) -> CapturedItem:
@@ -95,7 +95,7 @@ def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
 
 
 class Explainer:
-    """A set of limits, of which those on requests are explained."""
+    """A set of limits; those on requests explain their decisions."""
 
     def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
         """Prepare to explain requests.
@@ -175,7 +175,7 @@ def _tried(
 
 
 def _of_key(limit: LimitSpec, request: Request) -> LimitSpec:
-    """The limit with the rate and burst of the request's key, if it has a bucket for each."""
+    """Return the limit with the rate and burst of the request's key, if it has keys."""
     policy = limit.policy
     if policy.keyed is None:
         return limit
@@ -187,7 +187,8 @@ def _of_key(limit: LimitSpec, request: Request) -> LimitSpec:
 
 
 def first_miss(match: RequestMatch, request: Request) -> str | None:
-    """The first criterion of a limit that a request fails, and why; None: it falls under it."""
+    """Return the first criterion of a limit that a request fails, and the reason; None: it fails
+    none."""
     if match.namespace != request.namespace:
         return f"namespace: {request.namespace} is not {match.namespace}"
     for name in match.per:

@@ -1,4 +1,4 @@
-"""What the page shows of requests."""
+"""The panels of requests on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remarks on limits of requests, and on where they are answered (`drld.config.remarks`)."""
+"""Remarks on limits of requests, and on the addresses of the front (`drld.config.remarks`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from drld.spec import LimiterSpec, format_endpoint
 from drld.units import human_number
 
 FEW_LIMITERS = 10
-"""Peers from which on it matters that each is told of every key."""
+"""The number of peers from which on it matters that each is told of every key."""
 
 
 def remarks(spec: LimiterSpec) -> list[str]:
-    """A line for each remark on what a configuration says of requests."""
+    """Return the remarks on the requests of a configuration, a line each."""
     return [
         *_open(spec),
         *_small(spec),
@@ -43,7 +43,8 @@ def _open(spec: LimiterSpec) -> list[str]:
 
 
 def _keyed(spec: LimiterSpec, bucket: str | None = None) -> list[tuple[Policy, float]]:
-    """Limits with a bucket for each key, of this kind, and the largest rate of a key, items/s."""
+    """Return the limits with this kind of bucket for each key, and the largest rate of a key,
+    items/s."""
     return [
         (it, max([it.rate, *(each.rate for each in keyed.overrides)]) / it.unit.item)
         for it in (limit.policy for limit in spec.limits)
@@ -86,7 +87,7 @@ def _many(spec: LimiterSpec) -> list[str]:
 
 
 def _alone(spec: LimiterSpec) -> list[str]:
-    """Pairs in `where` and in `per`: they have one value in all keys."""
+    """Return remarks on pairs that are in `where` and in `per`: they have one value in all keys."""
     found = {
         name: limit.policy.name
         for limit in spec.limits

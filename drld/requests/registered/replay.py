@@ -1,6 +1,6 @@
-"""What limits would have done to a log of requests: `drlctl replay`, for requests. Pure.
+"""What limits would have done with a log of requests, for `drlctl replay`. Pure.
 
-The datapath of requests decides, at the requests' own times (`drld.requests.log`).
+The datapath of requests decides, at the times of the requests (`drld.requests.log`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from drld.spec import LimitSpec
 
 ALL = "all"
 EVERYTHING = {"namespace": ALL}
-"""`match` of a limit that every request falls under."""
+"""The `match` of a limit that every request falls under."""
 BESIDE = {"requests": {"listen": "127.0.0.1:1"}}
-"""What a configuration with such a limit has, too."""
+"""The tables that a configuration with such a limit needs."""
 
 
 class Replay(Replayed[Request]):
@@ -62,7 +62,7 @@ class Replay(Replayed[Request]):
         self._datapath.attach(limits, now_ns)
 
     def judge(self, it: Request, now_ns: int) -> Answer:
-        """The decision on a request."""
+        """Return the decision on a request."""
         self._caller = it.caller
         request = it._replace(namespace=ALL) if self._all else it
         return self._datapath.decide(request, now_ns)

@@ -1,4 +1,4 @@
-"""The options of `drlctl limit` that say which requests fall under a limit."""
+"""The options of `drlctl limit` for the target of a limit on requests."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from drld.requests.busy_report import BusyReport
 from drld.units import human_amount, human_duration
 
 REFUSED = 3
-"""Exit status; 1 and 2 are those of all commands."""
+"""The exit status of a refusal; all commands use 1 and 2 for errors."""
 
 
 @click.command()
@@ -129,7 +129,7 @@ def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
 
 
 def _printable(text: str) -> str:
-    """A text that clients chose, without what a terminal would obey."""
+    """Return a text that clients chose, without characters that control a terminal."""
     return text if text.isprintable() else ascii(text)
 
 

@@ -11,7 +11,7 @@ from drld.requests.spec import RequestsSpec
 
 
 def findings(examined: Examined) -> Iterator[Finding]:
-    """None if no limit here has keys."""
+    """Return the findings on the port; there are none if no limit here has keys."""
     spec, status = examined.spec, examined.status
     if spec is None:
         return

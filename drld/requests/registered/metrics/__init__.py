@@ -1,4 +1,4 @@
-"""Figures of requests for `GET /metrics`."""
+"""The metrics of requests in `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DELTAS = {
 
 
 def samples(backend: Backend) -> Iterator[Sample]:
-    """When the certificate expires, if there is one; the keys of limits, and their socket."""
+    """Return the samples of the certificate's expiry, of the limits' keys, and of their socket."""
     tls = backend.plane_spec(RequestsSpec).tls
     yield Sample(_EXPIRES, tls.expires if tls else None)
     datapath = backend.datapath_of(RequestDatapath)

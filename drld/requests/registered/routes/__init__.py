@@ -22,7 +22,7 @@ from drld.requests.front.app import json_route
 
 
 def routes(backend: Backend, _: Turns) -> list[Route]:
-    """The paths on the control socket."""
+    """Return the paths on the control socket."""
 
     async def keys(request: Request) -> Response:
         name, asked = request.path_params["name"], request.query_params.get("count", "20")
