@@ -9,7 +9,7 @@ peer is in contact for `CONTACT_NS` after each of its messages. Only peers in co
 A limiter keeps no news for a silent peer. Once the peer is heard again, it is told everything, in
 parts (`Replica`). A restarted limiter so learns what it had admitted itself.
 
-A limit whose keys change in a reload begins anew while the daemon runs. It asks its peers for
+A limit whose keys change in a reload starts empty while the daemon runs. It asks its peers for
 everything, by an empty delta. There is no acknowledgement of that, so it asks `ASKS` times.
 
 Acknowledgement. The session numbers datagrams. A message of a replica may take several datagrams,
@@ -53,7 +53,7 @@ SWEEP_ROUNDS = 200
 MOST_SWEPT = 500
 """The most buckets that are looked at in a round: half a millisecond of work."""
 ASKS = 5
-"""How often a limit that begins anew asks a peer for everything: at a loss of 40 %, all are lost
+"""How often a limit that starts empty asks a peer for everything: at a loss of 40 %, all are lost
 once in a hundred times."""
 _ANSWER_ROUNDS = 2 * ASKS * REPEAT_ROUNDS
 """The rounds in which a repeated question of a peer is taken as answered."""
@@ -144,7 +144,7 @@ class KeyedLimits:
     def configure(
         self, peers: Collection[str], interval_ns: int, secret: bytes, now_ns: int
     ) -> None:
-        """Use this fleet from now on. Another secret makes all buckets begin anew."""
+        """Use this fleet from now on. Another secret empties all buckets."""
         members = len(peers) + 1
         self._terms = self._terms._replace(interval_ns=interval_ns, members=members, secret=secret)
         self._peers = {peer: self._peers.get(peer) or _Peer() for peer in peers}
@@ -218,7 +218,7 @@ class KeyedLimits:
             keyed.replica.sweep(keyed.at(now_ns), rows)
 
     def _ask(self, now_ns: int) -> None:
-        """Ask the peers in contact for everything of the limits that have begun anew."""
+        """Ask the peers in contact for everything of the limits that started empty."""
         for limit_id, rounds in list(self._asks.items()):
             keyed = self.limits.get(limit_id)
             if keyed is not None and rounds % REPEAT_ROUNDS == 0:
