@@ -123,7 +123,7 @@ class RequestDatapath(PolicerSet):
         self._now_ns = now_ns
 
     def counters(self) -> Mapping[str, int]:
-        """Requests that fell under no limit, and requests above a burst."""
+        """See `drld.requests.decision.COUNTERS`."""
         return self._decider.counts
 
     def detach(self) -> None:
@@ -145,6 +145,10 @@ class RequestDatapath(PolicerSet):
         return self._decider.decide_all(
             [self._held(request) for request in requests], requests, flow, now_ns
         )
+
+    def ignore_overrides(self, number: int) -> None:
+        """Count limits that clients have sent in requests: only the operator's limits apply."""
+        self._decider.counts["requests_overridden"] += number
 
     def _held(self, request: Request) -> list[Held]:
         """Return the limits that a request falls under, and their policers."""

@@ -37,14 +37,17 @@ _Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
 """A limit, the cost of a request under it in tokens, and its policer."""
 
 
+COUNTERS = ("requests_unmatched", "requests_oversized", "requests_overridden")
+"""Requests under no limit, requests above a burst, and limits in requests, which are ignored."""
+
+
 class Decider:
-    """Decides requests, and counts those that are special."""
+    """Decides requests, and counts those that are special (`COUNTERS`)."""
 
     def __init__(self, rng: Random) -> None:
         """`rng` decides random drops."""
         self._rng = rng
-        self.counts = dict.fromkeys(("requests_unmatched", "requests_oversized"), 0)
-        """Requests that fell under no limit, and requests above a burst."""
+        self.counts = dict.fromkeys(COUNTERS, 0)
 
     def decide(self, limits: Sequence[Held], request: Request, flow: FlowId, now_ns: int) -> Answer:
         """Decide about a request, and charge it to all its limits if it is admitted.

@@ -117,7 +117,7 @@ class Counter(Bucket):
         return self.policy.capacity - min(room, self.policy.capacity)
 
     def idle(self, now_ns: int) -> bool:
-        """See `Bucket.idle`: never, since the maximum would swallow a counter that starts at zero."""
+        """See `Bucket.idle`: never, as the maximum would swallow a counter that starts at zero."""
         return False
 
     def everything(self) -> News:

@@ -1,40 +1,22 @@
 """One connection of a gRPC server, without I/O: bytes come in, calls are answered, bytes go out.
 
 `h2` speaks HTTP/2 (RFC 9113). The rest is gRPC over HTTP/2
-(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a message is a byte that says
-whether it is compressed, four bytes of length, and so many bytes. Calls that are complete wait for
-`next`, in their order, so that whoever drives this may do other work between two. A call that its
-client takes back meanwhile costs nothing more.
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). A message is a byte that says
+whether it is compressed, four bytes of length, and the bytes of the message. Complete calls wait
+for `next`, in their order, so the caller may do other work between two. A call that its client
+cancels meanwhile costs nothing more.
 
-Strangers write what comes in, so everything has a bound:
-
-| what | bound | beyond it |
-|---|---|---|
-| calls that are open | `MAX_CALLS` | the end |
-| bytes of a call's headers | `MAX_HEADER_BYTES` | the end |
-| bytes without a whole frame or header block | `MAX_SILENT_BYTES` | the end |
-| bytes of a message, and of all that are held | `MAX_MESSAGE_BYTES`, `MAX_HELD_BYTES` | a status |
-| time until a call, or a stream's next message, is here | `CALL_S` | a status |
-| time until an answer is taken | `ANSWER_S` | the call is reset |
-| bytes of answers that are not taken | `MAX_UNREAD_BYTES` | the end |
-| frames that bring no call nearer to its end | `SPARE_FRAMES`, and so many a second | the end |
-| time without a call but those that stay | `CALL_S`, `IDLE_S` | GOAWAY, the end in `DRAIN_S` |
-| memory of closed streams, and of headers sent | `Http2` | forgotten |
-
-The end is that of the connection, with GOAWAY; the statuses are RESOURCE_EXHAUSTED and
-DEADLINE_EXCEEDED.
+Strangers write the input, so everything has a bound (`drld.requests.grpc.bounds`).
 """
 
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from h2.errors import ErrorCodes
 from h2.events import (
@@ -51,71 +33,40 @@ from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
 from drld.requests.caller import Client
+from drld.requests.grpc.bounds import (
+    ANSWER_S,
+    CALL_S,
+    DRAIN_S,
+    FRAMES_OF_CALL,
+    IDLE_S,
+    MAX_CALLS,
+    MAX_HEADER_BYTES,
+    MAX_HELD_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_SILENT_BYTES,
+    MAX_UNREAD_BYTES,
+    SPARE_FRAMES,
+    SPARE_FRAMES_PER_S,
+    TAKEN_BYTES,
+)
 from drld.requests.grpc.call import CallError, Handler, Handlers, Origin, Status
+from drld.requests.grpc.headers import CallHead, failure, read_head
 from drld.requests.grpc.http2 import Headers, Http2
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of HTTP/2 (RFC 9113, 3.4)."""
-MAX_CALLS = 100
-"""The most open calls: the least bound that RFC 9113 recommends. Calls are answered as they come,
-so few are open."""
-MAX_HEADER_BYTES = 8192
-"""The most bytes of headers, as in most servers; Envoy's calls have some hundred."""
-MAX_MESSAGE_BYTES = 65_536
-"""The most bytes of a message, as of bodies over HTTP/1.1: many times the largest descriptors."""
-MAX_HELD_BYTES = 4 * MAX_MESSAGE_BYTES
-"""The most bytes of incomplete messages of one connection."""
-MAX_SILENT_BYTES = 2 * (16_384 + 9)
-"""The most bytes without a complete frame: a header block in two of the largest frames."""
-MAX_UNREAD_BYTES = 262_144
-"""The most bytes of answers that a client has not read: some hundred answers of one connection."""
-CALL_S = 5.0
-"""The time for a call, s, as over HTTP/1.1."""
-ANSWER_S = 20.0
-"""The time for taking an answer, s, as over HTTP/1.1."""
-SPARE_FRAMES = 500
-SPARE_FRAMES_PER_S = 100.0
-"""The pace of pings, settings, windows and resets: clients send a few in a round trip."""
-FRAMES_OF_CALL = 4.0
-"""The frames that a complete call allows: its data, windows that the client opens, a reset."""
-IDLE_S = 300.0
-"""The time after which a connection without calls ends, s; the client may open another."""
-DRAIN_S = 0.2
-"""The time in which a client learns that it should use another connection, s: ten times as long as
-Envoy waits for an answer by default."""
-_TAKEN_BYTES = 16_384
-"""The bytes of complete calls after which the client's window opens again: a quarter of it."""
-_MAX_TEXT = 200
-"""The most characters of an error."""
 _LAST_STREAM = 2**31 - 1
-_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
-_UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _HEAD = struct.Struct(">BI")
 """The head of a message: whether it is compressed, and its length."""
 _ANSWERED: Headers = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _DONE: Headers = ((b"grpc-status", b"0"),)
-_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""The characters that stand for themselves in `grpc-message`."""
-
-
-class _Head(NamedTuple):
-    """The content of a call's headers."""
-
-    handler: Handler
-    origin: Origin
-    compressed: bool
-    """Whether the messages are compressed."""
-    timeout: float | None
-    """The time that the client waits, s; None: the headers do not say."""
-    refusal: Headers | None
-    """The end of a call that is refused for its headers; None: it is not."""
 
 
 @dataclass(slots=True)
 class _Call:
     """An open call."""
 
-    head: _Head
+    head: CallHead
     give_up: float
     """When the client stops waiting."""
     deadline: float
@@ -170,7 +121,7 @@ class Exchange:
         """Whether the client takes more than before."""
         self._held = self._unread = self._silent = self._taken = self._staying = 0
         self._last_headers: Sequence[Any] = ()
-        self._last_head = self._head(())
+        self._last_head = read_head((), handlers, client)
         self._spare, self._spared_at = float(SPARE_FRAMES), now
         self._idle_until = now + CALL_S
         self._draining = False
@@ -221,7 +172,7 @@ class Exchange:
             self._silent += len(data)
         for event in events:
             self._of_event.get(type(event), self._spare_frame)(event, now)
-        if self._taken >= _TAKEN_BYTES and not self.over:
+        if self._taken >= TAKEN_BYTES and not self.over:
             self._http.increment_flow_control_window(self._taken)
             self._taken = 0
         if self._opens and not self.over:
@@ -268,7 +219,7 @@ class Exchange:
 
     def fail(self, stream: int, status: Status, text: str) -> None:
         """End a call with a status."""
-        self._end(stream, self._calls[stream], _failure(status, text))
+        self._end(stream, self._calls[stream], failure(status, text))
 
     def expire(self, now: float) -> None:
         """End the calls, or the connection, whose time has passed."""
@@ -313,7 +264,8 @@ class Exchange:
     def _begin(self, event: RequestReceived, now: float) -> None:
         # Mostly the same as before, and then the same objects.
         if event.headers != self._last_headers:
-            self._last_headers, self._last_head = event.headers, self._head(event.headers)
+            self._last_headers = event.headers
+            self._last_head = read_head(event.headers, self._handlers, self._client)
         head, stream = self._last_head, event.stream_id
         give_up = math.inf if head.timeout is None else now + head.timeout
         self._calls[stream] = call = _Call(head, give_up, min(now + CALL_S, give_up))
@@ -321,29 +273,6 @@ class Exchange:
             self._idle_until = now + IDLE_S
         if head.refusal is not None:
             self._settle(stream, call, head.refusal)
-
-    def _head(self, fields: Sequence[Any]) -> _Head:
-        headers = dict(fields)
-        forwarded = (value for name, value in fields if name == b"x-forwarded-for")
-        handler = self._handlers.get(headers.get(b":path", b""))
-        timeout = _timeout(headers.get(b"grpc-timeout"))
-        refusal: Headers | None = None
-        if headers.get(b":method") != b"POST":
-            refusal = ((b":status", b"405"), (b"allow", b"POST"))
-        elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
-            refusal = ((b":status", b"415"),)
-        elif handler is None:
-            refusal = _failure(Status.UNIMPLEMENTED, "there is no such method")
-        elif timeout is None and b"grpc-timeout" in headers:
-            text = "grpc-timeout: must be at most 8 digits and a unit"
-            refusal = _failure(Status.INTERNAL, text)
-        return _Head(
-            handler or _NONE,
-            Origin(self._client, tuple(value.decode("latin-1") for value in forwarded)),
-            headers.get(b"grpc-encoding", b"identity") != b"identity",
-            timeout,
-            refusal,
-        )
 
     def _data(self, event: DataReceived, now: float) -> None:
         stream = event.stream_id
@@ -364,7 +293,7 @@ class Exchange:
                 text = f"messages that have begun must have {MAX_HELD_BYTES} bytes at most"
                 raise CallError(Status.RESOURCE_EXHAUSTED, text)
         except CallError as error:
-            self._settle(stream, call, _failure(error.status, str(error)))
+            self._settle(stream, call, failure(error.status, str(error)))
 
     def _take(self, stream: int, call: _Call, now: float) -> None:
         """Take the complete messages of a call.
@@ -407,12 +336,12 @@ class Exchange:
         if call.settled:
             return
         if call.received:
-            self._settle(stream, call, _failure(Status.INTERNAL, "the message is cut off"))
+            self._settle(stream, call, failure(Status.INTERNAL, "the message is cut off"))
         elif call.head.handler.streams:
             self._settle(stream, call, _DONE)
         elif call.message is None:
             text = "a call must have one message"
-            self._settle(stream, call, _failure(Status.UNIMPLEMENTED, text))
+            self._settle(stream, call, failure(Status.UNIMPLEMENTED, text))
         else:
             self._ready.append((stream, call.message))
 
@@ -487,26 +416,3 @@ class Exchange:
         if not self.over:
             self._http.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self.over = True
-
-
-def _nothing(_: bytes, __: Origin) -> bytes:
-    raise AssertionError("there is no such method")
-
-
-_NONE = Handler(_nothing)
-
-
-def _failure(status: Status, text: str) -> Headers:
-    """Return the trailers of a call that is not OK."""
-    return (
-        (b"grpc-status", b"%d" % status),
-        (b"grpc-message", quote(text[:_MAX_TEXT], _PLAIN, errors="replace").encode()),
-        (b"grpc-accept-encoding", b"identity"),
-    )
-
-
-def _timeout(value: bytes | None) -> float | None:
-    """Return the time that a client waits, s; None: it is not given, or not in this form."""
-    if value is None or (found := _TIMEOUT.fullmatch(value)) is None:
-        return None
-    return int(found[1]) * _UNIT_S[found[2]]

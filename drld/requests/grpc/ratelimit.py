@@ -1,20 +1,22 @@
-"""Envoy's rate limit service (envoy.service.ratelimit.v3): what its messages mean here.
+"""Envoy's rate limit service (envoy.service.ratelimit.v3): the meaning of its messages in drld.
 
 | Envoy | drld |
 |---|---|
 | domain | namespace |
 | descriptors | requests that pass together, or not at all |
 | entries of a descriptor | pairs of a descriptor |
-| entry `caller`, else `remote_address` | who calls, for all descriptors |
+| entry `caller`, otherwise `remote_address` | the caller of all descriptors |
 | entry `remote_address` | a pair, too; an IPv6 address as its /64 |
-| entry `charge` = `true` | the cost is charged whatever is left, as it is known late |
-| hits_addend of a descriptor, else of the request | cost and size; 0 of a descriptor asks alone |
-| limit of a descriptor (an override) | ignored: limits are the operator's |
+| entry `charge` = `true` | the cost is known late, so it is charged in any case |
+| hits_addend of a descriptor, else of the request | cost and size; 0 of a descriptor only asks |
+| limit of a descriptor (an override) | counted and ignored: limits are the operator's |
 
-Envoy lets a request pass if this service answers with an error, unless it is told otherwise. So
-nothing that a client of Envoy chooses may cause one: a value that is long, or is not UTF-8, stands
-for itself as a digest, hits have a greatest number, and a descriptor that is too large all the same
-is refused by the answer OVER_LIMIT. Errors are left for what an operator has configured.
+By default, Envoy lets a request pass if this service answers with an error. So no value that a
+client of Envoy chooses may cause an error. A long value, or one that is not UTF-8, is replaced by a
+digest. Hits have a greatest number. A descriptor that is too large is refused by the answer
+OVER_LIMIT. Only mistakes of the operator are errors. An override is no error for the same reason.
+It cannot be honoured either: limiters tell each other tokens of a key, and no rates, so a rate in a
+request would be known to one limiter alone.
 """
 
 from __future__ import annotations
@@ -89,6 +91,8 @@ class RateLimitService:
             raise _invalid(f"descriptors: there must be 1 to {MAX_DESCRIPTORS}")
         pairs = [_pairs(it) for it in descriptors]
         caller = self._caller(pairs, origin)
+        if overrides := sum("limit" in each for each in descriptors):
+            self._datapath.ignore_overrides(overrides)
         requests = []
         for its, each in zip(pairs, descriptors, strict=True):
             if (request := _request(domain, its, each, asked, caller)) is None:
@@ -153,7 +157,7 @@ def _request(
 ) -> Request | None:
     """Return the request of a descriptor; None: it is too large."""
     if each.get("is_negative_hits"):
-        raise _invalid("is_negative_hits: hits are not given back here")
+        raise _invalid("is_negative_hits: hits cannot be given back")
     hits = each["hits_addend"].get("value", 0) if "hits_addend" in each else None
     if hits is None:
         hits = asked.get("hits_addend") or None

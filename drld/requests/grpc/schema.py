@@ -50,12 +50,14 @@ DURATION = Message("Duration", Field("seconds", 1, Scalar.INT64), Field("nanos",
 _DURATION = File("google/protobuf/duration.proto", "google.protobuf", types=(DURATION,))
 
 ENTRY = Message("Entry", Field("key", 1, _STRING), Field("value", 2, _STRING))
+RATE_LIMIT_OVERRIDE = Message("RateLimitOverride", Field("requests_per_unit", 1, _UINT32))
 RATE_LIMIT_DESCRIPTOR = Message(
     "RateLimitDescriptor",
     Field("entries", 1, ENTRY, repeated=True),
+    Field("limit", 2, RATE_LIMIT_OVERRIDE),
     Field("hits_addend", 3, UINT64_VALUE),
     Field("is_negative_hits", 4, _BOOL),
-    within=(ENTRY,),
+    within=(ENTRY, RATE_LIMIT_OVERRIDE),
 )
 _DESCRIPTOR = File(
     "envoy/extensions/common/ratelimit/v3/ratelimit.proto",

@@ -16,5 +16,8 @@ PANELS = Panels(
             ),
         ),
     ),
-    faults={"requests_oversized": "requests above the burst of a limit were refused"},
+    faults={
+        "requests_oversized": "requests above the burst of a limit were refused",
+        "requests_overridden": "limits in requests of Envoy were ignored: drld's own apply",
+    },
 )

@@ -22,7 +22,7 @@ from hyperframe.frame import (
 from drld.errors import InputError
 from drld.requests.caller import Client
 from drld.requests.front.grpc_connection import grpc_handlers
-from drld.requests.grpc import exchange as bounds
+from drld.requests.grpc import bounds
 from drld.requests.grpc.call import CallError, Status
 from drld.requests.grpc.exchange import PREFACE, Exchange
 from tests.fuzz.targets import requests

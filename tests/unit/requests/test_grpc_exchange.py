@@ -33,7 +33,7 @@ from hyperframe.frame import (
 )
 
 from drld.requests.caller import Client
-from drld.requests.grpc import exchange as bounds
+from drld.requests.grpc import bounds
 from drld.requests.grpc.call import CallError, Handler, Origin, Status
 from drld.requests.grpc.exchange import PREFACE, Exchange
 

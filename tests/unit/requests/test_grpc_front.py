@@ -19,8 +19,8 @@ from drld.control.turns import Turns
 from drld.requests.caller import Client
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.grpc_connection import GrpcConnection
-from drld.requests.grpc import exchange as bounds
-from drld.requests.grpc.exchange import CALL_S
+from drld.requests.grpc import bounds
+from drld.requests.grpc.bounds import CALL_S
 from drld.requests.spec import ITEM, RequestMatch
 
 from ...certificates import authority, signed

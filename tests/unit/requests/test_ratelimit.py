@@ -168,13 +168,23 @@ def test_an_empty_value_is_one_key_at_every_front_and_no_value_is_none() -> None
     assert path.counters()["requests_unmatched"] == 1
 
 
+def test_a_limit_in_a_request_is_counted_and_ignored() -> None:
+    path = limited((limit(), bucket(2)))
+    asked = request("api", FREE)
+    asked.descriptors[0].limit.requests_per_unit = 1
+    assert [codes(ask(path, asked))[0] for _ in range(3)] == [OK, OK, OVER]
+    assert path.counters()["requests_overridden"] == 3
+
+
 def test_what_no_limit_knows_is_admitted_and_counted() -> None:
     """A namespace that no limit has, as one with a typing error."""
     path = RequestDatapath(Random(1), b"secret")
     path.attach([(it, Enforcement()) for it in config.parse(KEYED, "f").limits], 0)
     assert codes(ask(path, request({"user": "a"}, domain="apj", hits=99))) == (OK, [OK])
     assert codes(ask(path, request({"user": "a"}, {}, domain="apj"))) == (OK, [OK, OK])
-    assert path.counters() == {"requests_unmatched": 3, "requests_oversized": 0}
+    assert path.counters() == {
+        "requests_unmatched": 3, "requests_oversized": 0, "requests_overridden": 0,
+    }  # fmt: skip
     assert not path.keyed.limits[1].replica.buckets
 
 

@@ -80,7 +80,9 @@ def test_more_than_a_burst_never_passes() -> None:
     assert admitted(answers) == [True, False, True]
     assert answers[1].retry_ns is None
     assert "never" in (answers[1].reason or "")
-    assert path.counters() == {"requests_unmatched": 1, "requests_oversized": 1}
+    assert path.counters() == {
+        "requests_unmatched": 1, "requests_oversized": 1, "requests_overridden": 0,
+    }  # fmt: skip
     assert path.read(1, 0).arrived_packets == 0
 
 
