@@ -92,7 +92,8 @@ class Connection:
         except _RefusedError as refusal:
             await self._refuse(refusal.status, str(refusal))
         except h11.RemoteProtocolError as error:
-            await self._refuse(error.error_status_hint, str(error))
+            text = f"the request must be HTTP/1.1, with %XX for all but ASCII: {error}"
+            await self._refuse(error.error_status_hint, text)
         return self._http.our_state is self._http.their_state is h11.DONE
 
     async def _read(self) -> tuple[h11.Request, bytes]:

@@ -15,6 +15,8 @@ Descriptor: TypeAlias = Mapping[str, str]
 MAX_PAIRS = 8
 MAX_BYTES = 256
 """The most bytes of all names and values of a descriptor together, in UTF-8."""
+_SHOWN = 64
+"""The most characters of a name in an error."""
 RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refused")
 """Names that a query uses for other purposes (`drld.requests.question`)."""
 
@@ -31,23 +33,30 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
         TooLargeError: the pairs have too many bytes.
     """
     if len(descriptor) > MAX_PAIRS:
-        raise InputError(f"a descriptor must have {MAX_PAIRS} pairs at most")
+        raise InputError(
+            f"a descriptor must have {MAX_PAIRS} pairs at most (got {len(descriptor)})"
+        )
     size = 0
     for name, value in descriptor.items():
         if not name:
             raise InputError("a name in a descriptor must not be empty")
         if name in RESERVED:
-            raise InputError(f"{name}: is no name for a descriptor, as a query uses it")
+            raise InputError(f"{name}: is no name for a descriptor, as a query uses it otherwise")
         if not isinstance(value, str):
-            raise InputError("a value in a descriptor must be a text")
-        size += _size(name) + _size(value)
+            raise InputError(f"{shown(name)}: must be a text")
+        size += _size(name, name) + _size(name, value)
     if size > MAX_BYTES:
-        raise TooLargeError(f"a descriptor must have {MAX_BYTES} bytes at most")
+        raise TooLargeError(f"a descriptor must have {MAX_BYTES} bytes at most (got {size})")
     return {name: str(value) for name, value in descriptor.items()}
 
 
-def _size(text: str) -> int:
+def shown(name: str) -> str:
+    """Return a name of a stranger's for an error: short, and without control characters."""
+    return name[:_SHOWN] if name[:_SHOWN].isprintable() else ascii(name[:_SHOWN])
+
+
+def _size(name: str, text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise InputError("a descriptor must be text in UTF-8") from None
+        raise InputError(f"{shown(name)}: must be text in UTF-8") from None

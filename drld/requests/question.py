@@ -51,7 +51,7 @@ def of_query(query: bytes, caller: str) -> tuple[Request, int]:
         raise InputError("refused: must be 429 or 403")
     for name in ("cost", "bytes", "at_least"):
         if name in asked:
-            asked[name] = _number(name, asked[name])
+            asked[name] = _number(asked[name])
     if "charge" in asked:
         asked["charge"] = {"true": True, "false": False}.get(asked["charge"], asked["charge"])
     return _request(asked, given, caller), int(asked.get("refused", "429"))
@@ -93,8 +93,12 @@ def of_json(body: bytes, caller: str) -> tuple[list[Request], bool]:
 
 
 def _check(check: object, caller: str) -> Request:
-    if not isinstance(check, dict) or check.keys() - {*_KEYS}:
+    if not isinstance(check, dict):
         raise InputError(f"a check must be an object with the keys {', '.join(_KEYS)}")
+    for name in check:
+        if name not in _KEYS:
+            known = f"{', '.join(_KEYS)}; pairs go into descriptor"
+            raise InputError(f"{descriptor.shown(name)}: unknown key; the keys are {known}")
     pairs = check.get("descriptor", {})
     if not isinstance(pairs, dict):
         raise InputError("descriptor: must be an object of texts")
@@ -137,10 +141,10 @@ def _amount(name: str, value: object, least: int, most: int = MAX_AMOUNT) -> int
     return value
 
 
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        raise InputError(f"{name}: must be a whole number of at most {_MAX_DIGITS} digits")
-    return int(text)
+def _number(text: str) -> int | str:
+    """Return a number of a query; a text that is none is returned as it is, and is an error."""
+    whole = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return int(text) if whole else text
 
 
 def _caller(value: object) -> str:
@@ -159,7 +163,7 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise InputError("a name must not be given twice")
+            raise InputError(f"{descriptor.shown(name)}: must not be given twice")
         found[name] = value
     return found
 

@@ -180,7 +180,7 @@ async def test_a_mistake_is_the_answer_to_its_question_alone() -> None:
         # What no client of ours sends: a flag of the future, a pair twice, half a pair.
         for flags, text, error in (
             (8, b"api\xff", "flags that this limiter does not know"),
-            (0, b"api\xff\xffa\xffb\xffa\xffb", "a name must not be given twice"),
+            (0, b"api\xff\xffa\xffb\xffa\xffb", "a: must not be given twice"),
             (0, b"api\xff\xffa", "a namespace, a caller, and pairs"),
         ):
             record = struct.pack(">IIIIHH", 9, 1, 0, 0, flags, len(text))

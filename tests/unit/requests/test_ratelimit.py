@@ -170,7 +170,7 @@ def test_an_empty_value_is_one_key_at_every_front_and_no_value_is_none() -> None
 
 def test_a_limit_in_a_request_is_counted_and_ignored() -> None:
     path = limited((limit(), bucket(2)))
-    asked = request("api", FREE)
+    asked = request(FREE)
     asked.descriptors[0].limit.requests_per_unit = 1
     assert [codes(ask(path, asked))[0] for _ in range(3)] == [OK, OK, OVER]
     assert path.counters()["requests_overridden"] == 3
