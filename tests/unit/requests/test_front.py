@@ -263,6 +263,8 @@ async def test_over_tls_with_the_certificate_of_the_last_reload_and_a_caller_s_n
 ) -> None:
     ca = files["ca"]
     contexts = [of_files(files["server"], ca)]
+    # Made before, because an idle connection does not stay for long.
+    renewed = of_files(signed(tmp_path, "new", authority(tmp_path, "x"), "serverAuth"))
     async with front(tmp_path, tls=lambda: contexts[-1]) as made:
         query, counted = "/v1/check?namespace=other-than-api", made.datapath
         async with made.client(trusting(ca, files["web"])) as client:
@@ -279,9 +281,7 @@ async def test_over_tls_with_the_certificate_of_the_last_reload_and_a_caller_s_n
                     with pytest.raises(httpx.TransportError):
                         await own.get(query)
             # Others are shown the new certificate, and the old connection stays.
-            contexts.append(
-                of_files(signed(tmp_path, "new", authority(tmp_path, "x"), "serverAuth"))
-            )
+            contexts.append(renewed)
             assert (await client.get(query)).status_code == 200
         async with made.client(trusting(ca)) as late:
             with pytest.raises(httpx.ConnectError):
