@@ -65,6 +65,8 @@ class Connection:
         self._idle = False
         """Whether it waits for the first byte of a request."""
         self._draining = False
+        self._head: list[h11.Event] = []
+        """The head of the answer, until there is a part of its body."""
 
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
@@ -189,9 +191,10 @@ class Connection:
             headers = [*message.get("headers", ()), date]
             if self._draining:
                 headers.append((b"connection", b"close"))
-            await self._send(h11.Response(status_code=message["status"], headers=headers))
+            # It goes out with the first part of the body: two system calls wake the client twice.
+            self._head = [h11.Response(status_code=message["status"], headers=headers)]
             return
-        events: list[h11.Event] = []
+        events, self._head = self._head, []
         if message.get("body") and self._method != b"HEAD":
             events.append(h11.Data(message["body"]))
         if not message.get("more_body"):
