@@ -22,7 +22,7 @@ from drld.police.policer import Policer
 from drld.police.policer_set import PolicerSet
 from drld.police.token_bucket import TokenBucket
 from drld.policy import Policy
-from drld.requests.decision import Decider, Held
+from drld.requests.decision import Decider, Held, Under
 from drld.requests.descriptor import Descriptor
 from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
@@ -215,10 +215,12 @@ class RequestDatapath(PolicerSet):
             cost: at least 1.
             now_ns: the time, ns.
         """
-        held: list[Held] = [
-            self._of_key(limit, SEPARATOR.join([values[place] for place in places]), policer)
-            if places else (limit, policer)
-            for limit, policer, places in shape.find(values)
-        ]  # fmt: skip
-        request = Request("", {}, cost, None, caller)
-        return self._decider.decide(held, request, self._flow(caller), now_ns)
+        under: list[Under] = []
+        for limit, policer, places in shape.find(values):
+            held: Held = limit, policer
+            if places:
+                key = SEPARATOR.join([values[place] for place in places])
+                held = self._of_key(limit, key, policer)
+            its, of_it = held
+            under.append((its, cost * its.policy.unit.item, of_it))
+        return self._decider.settle(under, cost, self._flow(caller), now_ns)

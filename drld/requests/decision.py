@@ -33,7 +33,7 @@ from drld.spec import LimitSpec
 
 Held: TypeAlias = tuple[LimitSpec, Policer | KeyPolicer]
 """A limit that a request falls under, and its policer."""
-_Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
+Under: TypeAlias = tuple[LimitSpec, int, Policer | KeyPolicer]
 """A limit, the cost of a request under it in tokens, and its policer."""
 
 
@@ -58,30 +58,37 @@ class Decider:
             flow: the flow of its caller.
             now_ns: the time, ns.
         """
-        if not limits:
-            self.counts["requests_unmatched"] += 1
-            return Answer(True, (), None, None, request.cost)
-        if request.charge:
+        if request.charge and limits:
             return self._charge(limits, request, flow, now_ns)
         short, rest = None, request
         if request.at_least is not None:
             request, short, rest = self._largest(limits, request, flow, now_ns)
-        under = []
-        for limit, policer in limits:
-            amount = amount_under(limit, request)
-            if amount <= limit.policy.burst:
-                under.append((limit, amount, policer))
-            elif limit.policy.mode is Mode.ENFORCE:
-                self.counts["requests_oversized"] += 1
-                return _never(limit, amount)
-        check = self._police if request.cost else self._try
-        refused_by = check(under, flow, now_ns)
-        if refused_by is None and short is not None:
+        under = [(it, amount_under(it, request), policer) for it, policer in limits]
+        answer = self.settle(under, request.cost, flow, now_ns)
+        if short is not None and answer.admitted:
             self._fall_short(limits, rest, flow, short)
-        admitted = refused_by is None
-        standings = [_standing(*it, flow, now_ns, admitted=admitted) for it in under]
+        return answer
+
+    def settle(self, under: Sequence[Under], cost: int, flow: FlowId, now_ns: int) -> Answer:
+        """Check all limits of a request, and charge all or none; cost 0 charges nothing."""
+        if not under:
+            self.counts["requests_unmatched"] += 1
+            return Answer(True, (), None, None, cost)
+        for it in under:
+            limit, amount, _ = it
+            if amount > limit.policy.burst:
+                if limit.policy.mode is Mode.ENFORCE:
+                    self.counts["requests_oversized"] += 1
+                    return _never(limit, amount)
+                under = [other for other in under if other is not it]
+        check = self._police if cost else self._try
+        refused_by = check(under, flow, now_ns)
+        standings = []
         if refused_by is None:
-            return Answer(True, standings, None, None, request.cost)
+            for limit, amount, policer in under:
+                standings.append(_standing(limit, amount, policer, now_ns, 0))
+            return Answer(True, standings, None, None, cost)
+        standings = [_standing(*it, now_ns, _wait_ns(it, flow, now_ns)) for it in under]
         refused = next(it for it in standings if it.limit is refused_by)
         return Answer(False, standings, refused, above(refused_by))
 
@@ -100,9 +107,9 @@ class Decider:
             flow: the flow of their caller.
             now_ns: the time, ns.
         """
-        all_under: list[list[_Under]] = []
-        charged: dict[tuple[int, int | None], _Under] = {}
-        peeked: list[_Under] = []
+        all_under: list[list[Under]] = []
+        charged: dict[tuple[int, int | None], Under] = {}
+        peeked: list[Under] = []
         for request, limits in zip(requests, held, strict=True):
             under = []
             for limit, policer in limits:
@@ -123,9 +130,7 @@ class Decider:
             return [_alone(under, None, flow, now_ns) for under in all_under]
         refused_by = self._try(peeked, flow, now_ns) or self._police(charged.values(), flow, now_ns)
         if refused_by is None:
-            standings = [
-                [_standing(*it, flow, now_ns, admitted=True) for it in under] for under in all_under
-            ]
+            standings = [[_standing(*it, now_ns, 0) for it in under] for under in all_under]
             return [
                 Answer(True, its, None, None, request.cost)
                 for request, its in zip(requests, standings, strict=True)
@@ -184,12 +189,21 @@ class Decider:
             left = max(policer.tokens(now_ns) + most_debt(limit.policy), 0)
             if amount := min(amount_under(limit, request), left):
                 policer.charge(flow, amount, now_ns)
-            standings.append(_standing(limit, amount, policer, flow, now_ns, admitted=True))
+            standings.append(_standing(limit, amount, policer, now_ns, 0))
         return Answer(True, standings, None, None, request.cost)
 
-    def _police(self, under: Collection[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
+    def _police(self, under: Collection[Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
         """Do as `drld.police.policer.police`, with an amount for each limit; return the limit that
         refuses."""
+        if len(under) == 1:
+            # Most requests have one limit, and need no list of those that let them pass.
+            ((limit, amount, policer),) = under
+            policer.arrive(flow, amount)
+            if not policer.refuses(amount, now_ns, self._rng):
+                policer.forward(amount)
+            elif not policer.shadow:
+                return limit
+            return None
         for _, amount, policer in under:
             policer.arrive(flow, amount)
         passing = []
@@ -203,7 +217,7 @@ class Decider:
         return None
 
     @staticmethod
-    def _try(under: Iterable[_Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
+    def _try(under: Iterable[Under], flow: FlowId, now_ns: int) -> LimitSpec | None:
         """Return the limit that would refuse; nothing is counted or charged."""
         for limit, amount, policer in under:
             if not policer.shadow and policer.wait_ns(flow, amount, now_ns) != 0:
@@ -217,7 +231,7 @@ def _never(limit: LimitSpec, amount: int) -> Answer:
 
 
 def _alone(
-    under: Sequence[_Under], refused_by: LimitSpec | None, flow: FlowId, now_ns: int
+    under: Sequence[Under], refused_by: LimitSpec | None, flow: FlowId, now_ns: int
 ) -> Answer:
     """One of the answers to requests that are not admitted together.
 
@@ -226,24 +240,24 @@ def _alone(
     for limit, amount, _ in under:
         if amount > limit.policy.burst:
             return _never(limit, amount)
-    standings = [_standing(*it, flow, now_ns, admitted=False) for it in under]
+    standings = [_standing(*it, now_ns, _wait_ns(it, flow, now_ns)) for it in under]
     for it in standings:
         if it.wait_ns != 0 or it.limit is refused_by:
             return Answer(False, standings, it, above(it.limit))
     return Answer(True, standings, None, None, 0)
 
 
+def _wait_ns(under: Under, flow: FlowId, now_ns: int) -> int | None:
+    """The time until a limit would admit a request that another limit may have refused, ns."""
+    _, amount, policer = under
+    return 0 if policer.shadow else policer.wait_ns(flow, amount, now_ns)
+
+
 def _standing(
-    limit: LimitSpec,
-    amount: int,
-    policer: Policer | KeyPolicer,
-    flow: FlowId,
-    now_ns: int,
-    *,
-    admitted: bool,
+    limit: LimitSpec, amount: int, policer: Policer | KeyPolicer, now_ns: int, wait_ns: int | None
 ) -> Standing:
-    wait_ns = 0 if admitted or policer.shadow else policer.wait_ns(flow, amount, now_ns)
-    if (fill := policer.fill(now_ns)) is None:
+    fill = policer.fill(now_ns)
+    if fill is None:
         return Standing(limit, amount, None, None, wait_ns)
     tokens, full_ns = fill
     return Standing(limit, amount, tokens if tokens > 0 else 0, full_ns, wait_ns)

@@ -41,7 +41,7 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
         if not name:
             raise InputError("a name in a descriptor must not be empty")
         if name in RESERVED:
-            raise InputError(f"{name}: is no name for a descriptor, as a query uses it otherwise")
+            raise InputError(f"{name}: is no name for a descriptor, as a query uses it")
         if not isinstance(value, str):
             raise InputError(f"{shown(name)}: must be a text")
         size += _size(name, name) + _size(name, value)

@@ -173,7 +173,7 @@ def copy_of(path: RequestDatapath) -> RequestDatapath:
     """A datapath with the same limits, levels and hashes of callers."""
     copied = copy(path)
     copied._policers, copied._matcher = deepcopy((path._policers, path._matcher))
-    copied._rng = deepcopy(path._rng)
+    copied._decider = deepcopy(path._decider)
     return copied
 
 

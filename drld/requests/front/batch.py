@@ -285,18 +285,19 @@ class BatchConnection:
 
 def _written(number: int, answer: Answer) -> Written:
     """Return an answer's record and text."""
-    standings = answer.standings
+    admitted, standings, _, _, granted = answer
     standing = standings[0] if len(standings) == 1 else tightest(answer)
-    flags = ADMITTED if answer.admitted else 0
+    flags = ADMITTED if admitted else 0
     if standing is None:
-        return check_codec.answer_record(number, flags, b"", granted=answer.granted), b""
-    policy, tokens, left = standing.limit.policy, standing.remaining, 0.0
+        return check_codec.answer_record(number, flags, b"", granted=granted), b""
+    limit, _, tokens, reset_ns, _ = standing
+    policy, left = limit.policy, 0.0
     if tokens is not None:
         flags |= REMAINING
         left = policy.unit.shown_amount(tokens)
     name = policy.name.encode()
+    retry_ns = None if admitted else answer.retry_ns
     record = check_codec.answer_record(
-        number, flags, name, granted=answer.granted, retry_ns=answer.retry_ns,
-        reset_ns=standing.reset_ns, remaining=left,
-    )  # fmt: skip
+        number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
+    )
     return record, name

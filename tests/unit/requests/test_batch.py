@@ -166,8 +166,8 @@ async def test_a_mistake_is_the_answer_to_its_question_alone() -> None:
         assert [answer.error for answer in answers] == [
             "namespace: is required, as a text",
             "cost: is no name for a descriptor, as a query uses it",
-            "a descriptor must have 8 pairs at most",
-            "a descriptor must have 256 bytes at most",
+            "a descriptor must have 8 pairs at most (got 9)",
+            "a descriptor must have 256 bytes at most (got 257)",
             "cost: must be a whole number from 0 to 2147483647",
             "bytes: must be a whole number from 1 to 2147483647",
             "caller: must be a text of 1 to 256 bytes",

@@ -272,3 +272,10 @@ def test_callers_are_known_by_a_hash_under_a_secret(caller: str) -> None:
         path.decide(API._replace(caller=caller), 0)
         flows += path.read(1, 0).flows
     assert len({*flows}) == 2
+
+
+def test_callers_are_remembered_within_a_bound() -> None:
+    path = limited((limit(), bucket(10**6)))
+    for number in range(5000):
+        path.decide(API._replace(caller=f"caller-{number}"), 0)
+    assert 0 < len(path._flows) <= 4096

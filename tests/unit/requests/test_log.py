@@ -87,7 +87,7 @@ def test_times_are_those_of_the_calendar(at: datetime) -> None:
         ('{"t": true, "namespace": "a"}', "line 1: t: must be"),
         ('{"t": "2026-13-01T00:00:00Z", "namespace": "a"}', "line 1: a date must be one"),
         ('{"t": "1969-12-31T00:00:00Z", "namespace": "a"}', "line 1: a time must be after 1970"),
-        ('{"t": 1, "namespace": "a", "user": "b"}', "line 1: a check must be an object"),
+        ('{"t": 1, "namespace": "a", "user": "b"}', "line 1: user: unknown key"),
         (ACCESS + "nothing\n", "line 2: must be a log of requests"),
         (ACCESS.replace("Jan", "Foo"), "line 1: 31/Foo/2026:23:59:59 .0100: must be a time"),
         (ACCESS.replace("31/Jan", "41/Jan"), "line 1: a date must be one"),

@@ -14,6 +14,7 @@ from drld.policy import Mode
 from drld.requests.front import batch
 from drld.requests.front.batch import BatchFront
 from drld.requests.model import Request
+from drld.requests.shape import Shape
 from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
 
@@ -120,3 +121,10 @@ def test_a_reload_ends_what_was_found_out() -> None:
     limited((limit(2), bucket(3)), datapath=front.datapath)
     front.renew()
     assert front.answer((0, 1, 0, 0, 0, len(words)), words, CALLER, 0)[1] == b"limit-2"
+
+
+def test_a_shape_remembers_a_bounded_number_of_choices() -> None:
+    values = [str(number) for number in range(100)]
+    shape = Shape(["plan"], {"plan": values}, lambda descriptor: [descriptor["plan"]])
+    assert [shape.find([value.encode()]) for value in values] == [[value] for value in values]
+    assert 0 < len(shape._found) <= 64
