@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 from starlette.types import ASGIApp
@@ -98,14 +98,27 @@ def claimed(
     Raises:
         ConfigError: the socket cannot be made, or another daemon answers on it.
     """
-    sock, identity = _claim(path, group, key, mode)
+    found = claim(path, group, key=key, mode=mode)
     try:
-        yield sock
+        yield found.sock
     finally:
-        sock.close()
+        found.release()
+
+
+class Claim(NamedTuple):
+    """A unix socket that listens, and its file."""
+
+    sock: socket.socket
+    path: Path
+    identity: tuple[int, int]
+    """The file's device and inode: another daemon may have replaced it."""
+
+    def release(self) -> None:
+        """Close the socket, and remove its file."""
+        self.sock.close()
         with suppress(OSError):
-            if _identity(path) == identity:
-                path.unlink()
+            if _identity(self.path) == self.identity:
+                self.path.unlink()
 
 
 class Conversation(Protocol):
@@ -239,10 +252,18 @@ class Connections:
             self._connections.remove(connection)
 
 
-def _claim(
-    path: Path, group: str | int | None, key: str, mode: int
-) -> tuple[socket.socket, tuple[int, int]]:
-    """Make the listening socket, and the directory it is in; tell it from its successors."""
+def claim(
+    path: Path,
+    group: str | int | None = None,
+    *,
+    key: str = "limiter.control",
+    mode: int = SOCKET_MODE,
+) -> Claim:
+    """Make the listening socket of `claimed`, and the directory that it is in.
+
+    Raises:
+        ConfigError: the socket cannot be made, or another daemon answers on it.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,7 +277,7 @@ def _claim(
         path.chmod(mode)
         # No client can connect before listen(), so none sees the socket with another mode or group.
         sock.listen(_BACKLOG)
-        return sock, identity
+        return Claim(sock, path, identity)
     except OSError as error:
         sock.close()
         raise _refusal(key, path, error.strerror or str(error)) from error

@@ -183,9 +183,21 @@ def over_tls(
 
 
 def bound(
-    host: str, port: int, *, key: str = "http.listen", backlog: int = _BACKLOG
+    host: str,
+    port: int,
+    *,
+    key: str = "http.listen",
+    backlog: int = _BACKLOG,
+    shares: bool = False,
 ) -> socket.socket:
-    """A socket that listens on this address alone; `key` of the configuration names it.
+    """Make a socket that listens on this address alone.
+
+    Args:
+        host: the address.
+        port: the port.
+        key: names the address in errors.
+        backlog: clients that may wait in the kernel.
+        shares: whether sockets of this user that share their port may listen there, too.
 
     Raises:
         ConfigError: it cannot.
@@ -194,6 +206,7 @@ def bound(
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares)
         if family == socket.AF_INET6:
             # "[::]" leaves IPv4 to "0.0.0.0".
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

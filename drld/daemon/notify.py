@@ -86,6 +86,11 @@ class Manager:
         """Have the manager keep a socket, under a name without colons; return whether it may."""
         return _taken(f"FDSTORE=1\nFDNAME={name}", [sock.fileno()]) is True
 
+    @staticmethod
+    def forget(name: str) -> None:
+        """Have the manager close the socket that it keeps under this name."""
+        _taken(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
     def _tell(self, state: str) -> None:
         self._untold.append(state)
         self._send()

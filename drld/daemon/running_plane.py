@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import trio
 
@@ -45,7 +45,7 @@ class PlaneContext:
 class RunningPlane(Plane):
     """A plane that needs nothing of the daemon but ticks; other planes override these methods."""
 
-    has_clients: ClassVar[bool] = False
+    has_clients: bool = False
     """Whether the daemon must call `serve`."""
 
     async def prepare(self, spec: LimiterSpec) -> None:

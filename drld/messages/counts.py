@@ -1,4 +1,4 @@
-"""What is counted of one limit on messages, for its measurements and for operators."""
+"""The counts of one limit on messages, for its measurements and for operators."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from drld.police.waits import Delays
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of one limit since the daemon started."""
+    """The counts of one limit since the daemon started."""
 
     read_ns: int
-    """When they were read last; at first, since when they count."""
-    arrived: int = 0
-    """Messages that came to it."""
+    """The time of the last `read`; at first, the time at which the counts began."""
     at_once: int = 0
-    """Of those, messages that have passed it without a delay."""
-    dropped: int = 0
+    """Messages that have passed the limit when they came."""
     waited: int = 0
     """Messages that found no token when they came, or in shadow mode would have found none."""
+    dropped: int = 0
+    """Messages that the limit has dropped."""
     waiting: int = 0
-    """Messages that wait now; in shadow mode, that would."""
+    """Messages that wait now; in shadow mode, that would wait."""
     delays: DelayWindow = field(default_factory=DelayWindow)
     recording: Recording | None = None
-    """Of arrivals, while somebody profiles the limit."""
+    """The arrivals, while an operator profiles the limit."""
     _late: int = 0
-    """Messages that have passed after a delay."""
+    """Messages that have waited and passed."""
     _read: tuple[int, int, int] = (0, 0, 0)
-    """Messages that arrived, passed and were dropped until the last `read`."""
+    """Messages that had arrived, passed and been dropped at the last `read`."""
+
+    @property
+    def arrived(self) -> int:
+        """Messages that have come to the limit: each of them is in one of these counts."""
+        return self.at_once + self.waited + self.dropped
 
     def arrive(self, now_ns: int) -> None:
-        """Count a message that comes to the limit."""
-        self.arrived += 1
+        """Record the arrival of a message, if an operator profiles the limit."""
         if self.recording is not None:
             self.recording.add(now_ns)
 
-    def passed(self, delay_ns: int) -> None:
-        """Count a message that has passed, and its access delay. Of one that has come and passed at
-        once, `at_once` counts."""
-        if delay_ns:
-            self._late += 1
-            self.delays.add(delay_ns)
-        else:
-            self.at_once += 1
+    def leave(self, delay_ns: int) -> None:
+        """Count the access delay of a message that `waited` has counted, and that passes now."""
+        self._late += 1
+        self.delays.add(delay_ns)
 
     @property
     def forwarded(self) -> int:

@@ -90,6 +90,15 @@ class MessageDatapath:
                 self._limits[spec.id] = _Limit(spec, stage, record, counts)
         for gone in before.values():
             gone.stage.open(now_ns)
+        self._route()
+
+    def set_brokers(self, brokers: Mapping[str, BrokerSpec]) -> None:
+        """Limit the messages to these brokers from now on, by their names."""
+        self.brokers = brokers
+        self._route()
+
+    def _route(self) -> None:
+        """Have the gate find the limits of each broker's topics."""
         stages: dict[str, tuple[Notation, list[tuple[str, Stage]]]] = {
             name: (broker.notation, []) for name, broker in self.brokers.items()
         }

@@ -1,7 +1,7 @@
-"""A limit whose excess is dropped: the policer that packets have, and any allocator with it; or the
-bucket of one client.
+"""A limit whose excess is dropped.
 
-The flows of the policer's sample are connections, by numbers that no client chooses.
+It is the policer that packets have, with any allocator, or the bucket of one client. The flows of
+the policer's sample are connections, by numbers that no client chooses.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ class DroppingBucket:
     def __init__(
         self, policy: Policy, counts: Counts, record: Enforcement, now_ns: int, rng: Random
     ) -> None:
-        """`rng` decides random drops."""
+        """Begin with a full bucket; `rng` decides random drops."""
         self._counts = counts
         self._rng = rng
         self._records = LateRecords(record)
         self.policer = Policer(policy, record, now_ns)
 
     def offer(self, message: Held, now_ns: int) -> Fate:
-        """See `Stage.offer`; it never waits."""
+        """See `Stage.offer`; no message waits."""
         counts = self._counts
         counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             self.policer.program(record, (), at_ns)
         if self.policer.police(message.lane.number, ITEM, now_ns, self._rng):
-            counts.passed(0)
+            counts.at_once += 1
             return Fate.FORWARD
         counts.dropped += 1
         return Fate.DROP
 
     def program(self, record: Enforcement, now_ns: int, evict: Iterable[FlowId] = ()) -> None:
-        """Enforce this record from now on, and drop the named flows from the sample."""
+        """Enforce this record from now on, and remove the named flows from the sample."""
         self.policer.sample.evict(evict)
         self._records.add(record, now_ns)
         for at_ns, due in self._records.overdue(now_ns):
             self.policer.program(due, (), at_ns)
 
     def open(self, now_ns: int) -> None:
-        """See `WaitingBucket.open`: nothing waits."""
+        """See `WaitingBucket.open`: no message waits."""
 
     def take_backlog(self) -> int:
-        """See `WaitingBucket.take_backlog`: nothing waits."""
+        """See `WaitingBucket.take_backlog`: no message waits."""
         return 0
 
     def read(self, now_ns: int) -> Measurement:
@@ -77,19 +77,17 @@ class DroppingClient:
         self._records = LateRecords(record)
 
     def __len__(self) -> int:
-        """See `WaitingBucket`: nothing waits."""
+        """See `WaitingBucket`: no message waits."""
         return 0
 
     def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
-        """See `Stage.offer`; it never waits."""
+        """See `Stage.offer`; no message waits."""
         counts, bucket = self._counts, self._bucket
         counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             bucket.program(record, at_ns)
-        bucket.settle(now_ns)
-        if bucket.conforms(ITEM):
-            bucket.charge(ITEM)
-            counts.passed(0)
+        if bucket.take(ITEM, now_ns):
+            counts.at_once += 1
             return Fate.FORWARD
         counts.dropped += 1
         return Fate.DROP

@@ -63,7 +63,9 @@ class Reader(Protocol):
     """The direction from a client to its broker, of one connection."""
 
     client: Client | None
-    """None until it has said so."""
+    """None until the client has connected."""
+    offset: int
+    """Offset in the client's stream of the first byte that is in no whole frame."""
 
     @property
     def held(self) -> int:
@@ -100,6 +102,8 @@ class Returns(Protocol):
 
     greeted: bool
     """Whether the broker's first frame has passed."""
+    accepted: bool
+    """Whether the broker has accepted the client."""
     held: int
     """Bytes that `insert` took and that wait for the end of a frame of the broker."""
     pings: int

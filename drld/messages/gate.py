@@ -1,16 +1,16 @@
-"""The walk of a message: the limits that it falls under, and its place in its connection.
+"""How messages pass the limits: each limit that they fall under, in the order of their connection.
 
 A message waits at each of its limits in turn, in the order of the configuration, and is charged at
-each as it passes. It comes to the first at its arrival, though messages of its connection wait
-before it (SRTM 2021, section V-B), and to each further one when it has passed the one before. Its
-connection's order holds: it leaves once it has passed all limits, and all before it have left. So
-the bound b + r dt of a limit counts messages as they are charged.
+each as it passes. It comes to the first limit at its arrival, though messages of its connection
+wait before it (SRTM 2021, section V-B). It comes to each further one when it has passed the one
+before. The order of its connection holds: it leaves once it has passed all limits, and all messages
+before it have left. So the bound b + r dt of a limit counts messages as they are charged.
 
 Frames that are no messages, and messages under no limit, only keep their place. A message that a
-limit drops keeps its place too, for the acknowledgements that the client gets have an order.
+limit drops keeps its place too, because the acknowledgements for the client have an order.
 
-Everything happens at the times of arrivals and of tokens, whenever it is carried out: before a
-message arrives, those leave that had their tokens by then.
+Everything happens at the times of arrivals and of tokens, whenever the daemon carries it out:
+before a message arrives, those leave that had their tokens by then.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from drld.messages.frame import Client, Frame, Place
 from drld.messages.topics import Notation, Topics
 
 _BESIDE = 512
-"""Bytes that a frame takes while it waits, beside those on the wire and its topic's letters: some
-480 in CPython 3.11, with the topic that is remembered."""
+"""Bytes that a frame takes while it waits, beside its data and its topic's letters: some 480 in
+CPython 3.11, with the topic that the trie remembers."""
 
 
 class Fate(enum.Enum):
-    """What becomes of a frame."""
+    """What happens to a frame."""
 
     FORWARD = "forward"
     WAIT = "wait"
-    """`Gate.release` returns it later."""
+    """`Gate.release` returns the frame later."""
     DROP = "drop"
 
 
@@ -49,17 +49,17 @@ class Lane:
         self.broker = broker
         """The name of the broker."""
         self.address = address
-        """That the client connects from."""
+        """The address from which the client connects."""
         self.number = number
-        """Of the connection, since the daemon started."""
+        """The number of the connection; the first one of the daemon has 1."""
         self.client: Client | None = None
-        """What the client has said of itself; None: nothing yet."""
+        """The client's own words about itself; None until it has connected."""
         self.held_bytes = 0
         """Memory of the frames that wait."""
         self.topics = topics
         """The limits of the broker; None: it has none."""
         self.frames: deque[Held] = deque()
-        """Those that wait; only the gate changes them."""
+        """The frames that wait; only the gate changes them."""
 
     def __len__(self) -> int:
         """The number of frames that wait."""
@@ -76,17 +76,16 @@ class Held:
         self.frame = frame
         self.stages = stages
         self.came_ns = 0
-        """When it came to the limit that it waits at."""
+        """The time at which the frame came to the limit that it waits at."""
         self.fate = Fate.WAIT
-        """`WAIT` until it has passed all limits."""
+        """`WAIT` until the frame has passed all limits."""
         self._at = 0
-        """The number of limits that it has come to."""
+        """The number of limits that the frame has come to."""
 
     def walk(self, now_ns: int) -> bool:
-        """Come to the next limits from now on, until one of them is not passed at once.
+        """Come to the next limits from now on, until the frame does not pass one at once.
 
-        Returns:
-            Whether its fate is known: it does not wait at any limit.
+        Returns whether its fate is known: it does not wait at any limit.
         """
         self.came_ns = now_ns
         while self._at < len(self.stages):
@@ -104,7 +103,7 @@ class Stage(Protocol):
     """One limit, as a message comes to it."""
 
     def offer(self, message: Held, now_ns: int) -> Fate:
-        """Take in a message that comes now; if it waits, its queue returns it later."""
+        """Take in a message that comes now; if it waits, the limit's queue returns it later."""
 
 
 class Queue(Protocol):
@@ -112,10 +111,10 @@ class Queue(Protocol):
 
     @property
     def due_ns(self) -> int | None:
-        """When the next may leave; None: none will."""
+        """The time at which the next message may leave; None: none will."""
 
     def release(self, now_ns: int) -> Iterable[tuple[Held, int]]:
-        """The messages that may leave by now, each with the time of its tokens."""
+        """Take out the messages that may leave by now, each with the time of its tokens."""
 
 
 class Gate:
@@ -125,41 +124,44 @@ class Gate:
         self.held_bytes = 0
         """Memory of the frames that wait, of all connections."""
         self.unmatched = 0
-        """Messages that fell under no limit."""
+        """The number of messages that fell under no limit."""
         self._topics: dict[str, Topics[Stage]] = {}
+        """The limits by the names of brokers."""
         self._opened = 0
+        """The number of connections since the daemon started."""
         self._lanes: dict[Lane, None] = {}
-        """Those that are open, in their order."""
+        """The open connections, in their order."""
         self._schedule: list[tuple[int, int, Queue]] = []
-        """When queues are due, and a number that orders those of one time."""
+        """A heap of the times at which queues are due; a number orders those of one time."""
         self._scheduled: dict[Queue, int] = {}
-        """The valid entry of each queue in it."""
+        """The number of each queue's valid entry in the heap."""
         self._number = 0
         self._ready: deque[Lane] = deque()
         """Connections with frames that may leave now."""
         self._now_ns = 0
 
     def lane(self, broker: str, address: str = "") -> Lane:
-        """A new connection to a broker, of a client at this address."""
+        """Begin a connection to a broker, of a client at this address."""
         self._opened += 1
         lane = Lane(broker, self._topics.get(broker), address, self._opened)
         self._lanes[lane] = None
         return lane
 
     def close(self, lane: Lane) -> None:
-        """Have no more frames of a connection; those that wait leave as they would."""
+        """Take no more frames of a connection; those that wait leave as they would."""
         self._lanes.pop(lane, None)
 
     def set_limits(
         self, limits: Mapping[str, tuple[Notation, Iterable[tuple[str, Stage]]]]
     ) -> None:
-        """Have these limits from now on, by the names of brokers: the notation of their filters,
-        and the filters in the order of the configuration.
+        """Have these limits from now on; messages that wait stay under theirs.
 
-        Messages that wait go on under the limits that they fell under.
+        Args:
+            limits: by the names of brokers, the notation of their filters, and the filters in the
+                order of the configuration.
 
         Raises:
-            ValueError: a filter is none of the notation.
+            ValueError: a filter is not in the notation.
         """
         topics = {name: Topics(filters, notation) for name, (notation, filters) in limits.items()}
         self._topics = topics
@@ -171,9 +173,9 @@ class Gate:
 
         Args:
             lane: the connection.
-            frame: that follows on the last one.
-            arrived_ns: when its last byte arrived. Arrivals come in their order, of all
-                connections; an earlier one counts as of the time that its limit has reached.
+            frame: the frame behind the connection's last one.
+            arrived_ns: the time at which its last byte arrived. Arrivals come in their order, of
+                all connections; an earlier one counts at the time that its limit has reached.
         """
         if frame.place is Place.OVERTAKES:
             return Fate.FORWARD
@@ -198,8 +200,10 @@ class Gate:
         return Fate.WAIT
 
     def release(self, now_ns: int) -> Iterator[tuple[Lane, Frame, Fate]]:
-        """Take out the frames that may leave by now, in the order of each connection: `FORWARD`,
-        or `DROP`."""
+        """Take out the frames that may leave by now, in the order of each connection.
+
+        Yields the connection, the frame, and `FORWARD` or `DROP`.
+        """
         self._advance(now_ns)
         while self._ready:
             lane = self._ready[0]
@@ -213,7 +217,8 @@ class Gate:
 
     @property
     def due_ns(self) -> int | None:
-        """When `release` next has something, or soon before; None: never, as things are."""
+        """The time at which `release` next has something, or soon before; None: never, as things
+        are."""
         if self._ready:
             return self._now_ns
         schedule = self._schedule
@@ -222,7 +227,7 @@ class Gate:
         return schedule[0][0] if schedule else None
 
     def schedule(self, queue: Queue) -> None:
-        """Take in that the queue may be due at another time than before."""
+        """Ask the queue again for the time at which it is due."""
         if (due_ns := queue.due_ns) is None:
             self._scheduled.pop(queue, None)
             return
@@ -231,7 +236,7 @@ class Gate:
         heappush(self._schedule, (due_ns, self._number, queue))
 
     def _advance(self, now_ns: int) -> None:
-        """Have the messages that get their tokens by now walk on, in the order of these times."""
+        """Move on the messages that get their tokens by now, in the order of these times."""
         self._now_ns = max(self._now_ns, now_ns)
         schedule, scheduled = self._schedule, self._scheduled
         while schedule and schedule[0][0] <= now_ns:

@@ -37,17 +37,17 @@ MAX_ALIAS_BYTES = 1 << 20
 """Of a connection's aliases, bytes; each counts as its topic's and `ALIAS_BYTES`."""
 ALIAS_BYTES = 128
 
-_CONNECT, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT = 1, 3, 5, 6, 14
+_CONNECT, _CONNACK, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 2, 3, 5, 6, 14, 15
 _NAMES = {
     _CONNECT: "CONNECT", _PUBLISH: "PUBLISH", 4: "PUBACK", _PUBREC: "PUBREC", _PUBREL: "PUBREL",
     7: "PUBCOMP", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", _DISCONNECT: "DISCONNECT",
-    15: "AUTH",
+    _AUTH: "AUTH",
 }  # fmt: skip
 """What a client may send."""
 _FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
 _PINGRESP = 0xD0
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
-_PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, 15), _OVERTAKES)
+_PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, _AUTH), _OVERTAKES)
 _MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
 """DISCONNECT of MQTT 5."""
 _make = Frame._make
@@ -63,9 +63,9 @@ class MqttReader:
         "_known",
         "_max_frame",
         "_needed",
-        "_offset",
         "_rest",
         "client",
+        "offset",
     )
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
@@ -75,7 +75,7 @@ class MqttReader:
         """The beginning of a frame."""
         self._needed = 2
         """So many bytes must `_rest` have before another look at it can help."""
-        self._offset = 0
+        self.offset = 0
         """Of the first byte that is in no frame yet, in the client's stream."""
         self._aliases: dict[int, str] = {}
         """As the client has defined them."""
@@ -99,7 +99,7 @@ class MqttReader:
                 return
             data = bytes(rest)
             rest.clear()
-        start, size, offset = 0, len(data), self._offset
+        start, size, offset = 0, len(data), self.offset
         try:
             while size - start >= 2:
                 length, at = data[start + 1], start + 2
@@ -129,7 +129,7 @@ class MqttReader:
             raise
         if start < size:
             rest += data[start:]
-        self._offset = offset + start
+        self.offset = offset + start
 
     def forward(self, frame: Frame) -> bytes:
         """See `Reader.forward`."""
@@ -228,10 +228,10 @@ class MqttReader:
             self.client = connect(frame, at)
             return Frame(frame, end, None, _KEEPS)
         newer = self.client.version == MQTT_5
-        if kind in (12, _DISCONNECT, 15):
+        if kind in (12, _DISCONNECT, _AUTH):
             if length and (kind == 12 or not newer):
                 raise FrameError(f"{name}.length: must be 0 (got {length})")
-            if kind == 15 and not newer:
+            if kind == _AUTH and not newer:
                 raise FrameError("AUTH: must be of MQTT 5 (got MQTT 3.1.1)")
         elif length < 2 or (kind < 8 and length > 2 and not newer):
             raise FrameError(f"{name}.length: must be 2{' or more' * newer} (got {length})")
@@ -274,10 +274,13 @@ class MqttReturns:
     """From a broker to its client: passes all but the answers to pings of drld's, and knows where
     packets end."""
 
-    __slots__ = ("_head", "_left", "_queue", "greeted", "held", "pings")
+    __slots__ = ("_beginning", "_head", "_left", "_queue", "accepted", "greeted", "held", "pings")
 
     def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002
         self.greeted = False
+        self.accepted = False
+        self._beginning: bytearray | None = bytearray()
+        """What the broker has sent until CONNACK; None: CONNACK has come."""
         self.held = 0
         self.pings = 0
         self._queue: list[bytes] = []
@@ -288,6 +291,8 @@ class MqttReturns:
 
     def feed(self, data: bytes) -> bytes:
         """See `Returns.feed`."""
+        if self._beginning is not None:
+            self._judge(data)
         passed = len(self._head)
         work = self._head + data if passed else data
         at, size, first = self._left, len(work), 0
@@ -332,8 +337,22 @@ class MqttReturns:
         self.held += len(data)
         return b""
 
+    def _judge(self, data: bytes) -> None:
+        """Look for CONNACK; AUTH packets may come before it (MQTT 5, 4.12)."""
+        assert self._beginning is not None
+        self._beginning += data
+        while len(self._beginning) >= 2:
+            length, at = _length(self._beginning, 0, len(self._beginning))
+            if not at or len(self._beginning) < at + length:
+                return
+            if self._beginning[0] != _AUTH << 4:
+                self.accepted = self._beginning[0] == _CONNACK << 4 and not self._beginning[at + 1]
+                self._beginning = None
+                return
+            del self._beginning[: at + length]
 
-def _length(data: bytes, start: int, size: int) -> tuple[int, int]:
+
+def _length(data: bytes | bytearray, start: int, size: int) -> tuple[int, int]:
     """The length in a packet's head, and where it ends; 0: not all of it is there."""
     value = 0
     for position in range(4):

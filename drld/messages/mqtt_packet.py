@@ -11,6 +11,8 @@ MQTT_3_1_1 = 4
 MQTT_5 = 5
 QUOTA_EXCEEDED = b"\x97"
 """The reason code of a message above its limit (MQTT 5, 2.4)."""
+SHUTTING_DOWN = b"\xe0\x01\x8b"
+"""DISCONNECT of MQTT 5 with the reason Server shutting down."""
 TOPIC_ALIAS = 0x23
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
 """CONNACK of 3.1.1; clients of any version understand its first byte behind the flags."""

@@ -50,7 +50,7 @@ _OWN = ("connect_urls", "ws_connect_urls", "ip", "tls_available")
 class NatsReader:
     """From a client to its server."""
 
-    __slots__ = ("_max_frame", "_needed", "_offset", "_rest", "_searched", "_verbose", "client")
+    __slots__ = ("_max_frame", "_needed", "_rest", "_searched", "_verbose", "client", "offset")
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self.client: Client | None = None
@@ -63,7 +63,7 @@ class NatsReader:
         """So many bytes must `_rest` have before another look at it can help."""
         self._searched = 0
         """So many bytes of `_rest` have no end of a line."""
-        self._offset = 0
+        self.offset = 0
         """Of the first byte that is in no frame yet, in the client's stream."""
 
     @property
@@ -77,7 +77,7 @@ class NatsReader:
             data = self._joined(data)
         if not data:
             return
-        start, size, offset, searched = 0, len(data), self._offset, self._searched
+        start, size, offset, searched = 0, len(data), self.offset, self._searched
         self._searched, self._needed = 0, 1
         while start < size:
             line_end = data.find(b"\n", start + searched)
@@ -118,7 +118,7 @@ class NatsReader:
             start = end
         if start < size:
             self._rest += data[start:]
-        self._offset = offset + start
+        self.offset = offset + start
 
     def forward(self, frame: Frame) -> bytes:
         """See `Reader.forward`."""
@@ -171,10 +171,14 @@ class NatsReturns:
     duck mode sends away connects to drld again.
     """
 
-    __slots__ = ("_advertise", "_left", "_queue", "_rest", "_tls", "greeted", "held", "pings")
+    __slots__ = (
+        *("_advertise", "_left", "_queue", "_rest", "_tls"),
+        *("accepted", "greeted", "held", "pings"),
+    )
 
     def __init__(self, *, tls: bool = False, advertise: tuple[str, ...] = ()) -> None:
         self.greeted = False
+        self.accepted = False
         self.held = 0
         self.pings = 0
         self._tls = tls
@@ -204,6 +208,12 @@ class NatsReturns:
                 out += (work[copied:at], self._info(work[at + 4 : end]))
                 copied = end
                 self.greeted = True
+            elif operation == b"PONG":
+                self.accepted = True
+                if self.pings:
+                    self.pings -= 1
+                    out.append(work[copied:at])
+                    copied = end
             at = end
             if self._queue and self.greeted and at <= size:
                 out += (work[copied:at], *self._answers())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol as Shape
 
-from drld.messages.frame import Reader, Returns
+from drld.messages.frame import Client, Reader, Returns
 from drld.messages.mqtt import MqttReader, MqttReturns
+from drld.messages.mqtt_packet import MQTT_5, SHUTTING_DOWN
 from drld.messages.nats import NatsReader, NatsReturns
 
 
@@ -38,14 +39,40 @@ class Protocol:
     `Returns.feed` returns until it has `greeted` is sent in the clear."""
     one_per_client: bool
     """Whether the broker ends a client's connection when another one comes with its identifier."""
-    ping: bytes = b""
-    """Shows a broker that the client is there, within its keep-alive; empty: the broker asks
-    itself."""
+    ping: bytes
+    """The frame that every broker answers at once, behind what it has sent before."""
+    keep_alive: bool
+    """Whether the broker ends the connection of a silent client; otherwise it asks the client."""
+    asks_for_verdict: bool
+    """Whether drld has to ask the broker if it accepts a client: by `ping` behind CONNECT."""
+    farewell: bytes
+    """The frame with which a client leaves, so that the broker does not publish its will; empty:
+    there are no wills."""
+    goodbye: Callable[[Client], bytes]
+    """The frame that tells a client that drld ends the connection; empty: there is none."""
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "mqtt": Protocol(
-        MqttReader, MqttReturns, tls_after_greeting=False, one_per_client=True, ping=b"\xc0\0"
+        MqttReader,
+        MqttReturns,
+        tls_after_greeting=False,
+        one_per_client=True,
+        ping=b"\xc0\0",
+        keep_alive=True,
+        asks_for_verdict=False,
+        farewell=b"\xe0\0",
+        goodbye=lambda client: SHUTTING_DOWN if client.version == MQTT_5 else b"",
     ),
-    "nats": Protocol(NatsReader, NatsReturns, tls_after_greeting=True, one_per_client=False),
+    "nats": Protocol(
+        NatsReader,
+        NatsReturns,
+        tls_after_greeting=True,
+        one_per_client=False,
+        ping=b"PING\r\n",
+        keep_alive=False,
+        asks_for_verdict=True,
+        farewell=b"",
+        goodbye=lambda _: b"",
+    ),
 }

@@ -26,13 +26,22 @@ _WIDTHS = {0x11: 4, 0x21: 16}
 """Bytes of an address: TCP over IPv4, and over IPv6."""
 
 
+class Endpoints(NamedTuple):
+    """The two ends of a connection that a proxy passes on."""
+
+    source: Endpoint
+    """The client's address."""
+    destination: Endpoint
+    """The address that the client connected to."""
+
+
 class ProxyHeader(NamedTuple):
-    """What a header says."""
+    """A header that has been read."""
 
     size: int
     """Bytes of the header."""
-    source: Endpoint | None
-    """The client's address; None: not known."""
+    endpoints: Endpoints | None
+    """The addresses that the header says; None: it says none."""
 
 
 def read(data: bytes) -> ProxyHeader | None:
@@ -50,16 +59,18 @@ def read(data: bytes) -> ProxyHeader | None:
     raise _wrong(f"must begin the connection, as accept_proxy is set (got {data[:12]!r})")
 
 
-def write(source: Endpoint, destination: Endpoint) -> bytes:
-    """A header of version 2. Addresses of two families become a header without addresses."""
-    ours, theirs = (
-        ip_address(source[0].partition("%")[0]),
-        ip_address(destination[0].partition("%")[0]),
-    )
+def write(endpoints: Endpoints | None) -> bytes:
+    """Make a header of version 2.
+
+    It has no addresses if these are not known, or of two families.
+    """
+    if endpoints is None:
+        return _SIGNATURE + bytes((_LOCAL, 0, 0, 0))
+    ours, theirs = (ip_address(host.partition("%")[0]) for host, _ in endpoints)
     if ours.version != theirs.version:
         return _SIGNATURE + bytes((_LOCAL, 0, 0, 0))
     addresses = ours.packed + theirs.packed
-    ports = source[1].to_bytes(2, "big") + destination[1].to_bytes(2, "big")
+    ports = b"".join(port.to_bytes(2, "big") for _, port in endpoints)
     kind = 0x11 if ours.version == 4 else 0x21
     size = (len(addresses) + len(ports)).to_bytes(2, "big")
     return _SIGNATURE + bytes((_PROXY, kind)) + size + addresses + ports
@@ -85,7 +96,10 @@ def _read_1(data: bytes) -> ProxyHeader | None:
         raise _wrong(f"must have addresses of its family (got {data[:end]!r})")
     if not all(word.isdigit() and len(word) <= 5 and int(word) <= 0xFFFF for word in words[4:]):
         raise _wrong(f"must have ports from 0 to 65535 (got {data[:end]!r})")
-    return ProxyHeader(end + 2, (str(addresses[0]), int(words[4])))
+    source, destination = (
+        (str(address), int(port)) for address, port in zip(addresses, words[4:], strict=True)
+    )
+    return ProxyHeader(end + 2, Endpoints(source, destination))
 
 
 def _read_2(data: bytes) -> ProxyHeader | None:
@@ -105,9 +119,15 @@ def _read_2(data: bytes) -> ProxyHeader | None:
         return ProxyHeader(size, None)
     if length < 2 * width + 4:
         raise _wrong(f"must have two addresses and two ports (got {length} bytes)")
-    port = _HEAD_2 + 2 * width
-    source = ip_address(data[_HEAD_2 : _HEAD_2 + width])
-    return ProxyHeader(size, (str(source), data[port] << 8 | data[port + 1]))
+    begin, ports = _HEAD_2, _HEAD_2 + 2 * width
+    source, destination = (
+        (
+            str(ip_address(data[begin + place * width : begin + (place + 1) * width])),
+            int.from_bytes(data[ports + 2 * place : ports + 2 * place + 2], "big"),
+        )
+        for place in range(2)
+    )
+    return ProxyHeader(size, Endpoints(source, destination))
 
 
 def _wrong(claim: str) -> FrameError:

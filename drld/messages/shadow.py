@@ -1,9 +1,9 @@
-"""A limit that holds nothing, and counts what would have waited, and for how long.
+"""A limit that holds nothing. It counts the messages that would have waited, and for how long.
 
-A bucket that may be in debt is the queue that is not there: its debt is the work that would wait,
-and a message would leave once its share of it is paid (`drld.messages.hold` says the same of
-messages that do wait). The debt has no bound, as the queue has none. So after a flood, later
-messages would have waited for a long time, too; a reload with another rate or burst forgets it.
+Its bucket may be in debt. The debt stands for the queue that would be there: a message would leave
+once its part of the debt is paid (`drld.messages.hold` says the same of messages that do wait). The
+debt has no bound, because the queue has none. So after a flood, later messages would have waited
+for a long time, too. A reload with another rate or burst forgets the debt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ShadowBucket:
         self._backlog = 0
 
     def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
-        """See `Stage.offer`; it always passes."""
+        """See `Stage.offer`; every message passes."""
         counts, bucket = self._counts, self._bucket
         counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
@@ -40,12 +40,11 @@ class ShadowBucket:
         bucket.settle(now_ns)
         wait_ns = bucket.wait_ns(ITEM, 0)
         bucket.charge(ITEM)
-        if wait_ns != 0:
-            counts.waited += 1
-        if wait_ns is not None:
-            counts.passed(wait_ns)
+        if wait_ns == 0:
+            counts.at_once += 1
         else:
-            counts.passed(NEVER_NS)
+            counts.waited += 1
+            counts.leave(NEVER_NS if wait_ns is None else wait_ns)
         if bucket.depth is not None:
             self._backlog = max(self._backlog, bucket.depth - bucket.tokens)
         return Fate.FORWARD
@@ -57,7 +56,7 @@ class ShadowBucket:
             self._bucket.program(due, at_ns)
 
     def open(self, now_ns: int) -> None:
-        """See `WaitingBucket.open`: nothing waits."""
+        """See `WaitingBucket.open`: no message waits."""
 
     def forget(self, record: Enforcement, now_ns: int) -> None:
         """Begin again, with a full bucket."""
@@ -70,7 +69,7 @@ class ShadowBucket:
         return backlog
 
     def __len__(self) -> int:
-        """See `WaitingBucket`: nothing waits."""
+        """See `WaitingBucket`: no message waits."""
         return 0
 
     def would_wait(self, now_ns: int) -> int:
@@ -78,8 +77,10 @@ class ShadowBucket:
         return -(self.tokens(now_ns) // ITEM) if self.tokens(now_ns) < 0 else 0
 
     def tokens(self, now_ns: int) -> int:
-        """See `WaitingBucket.tokens`; those that would wait have taken theirs, and so it may be
-        less than 0."""
+        """See `WaitingBucket.tokens`.
+
+        Messages that would wait have taken theirs, so the number may be less than 0.
+        """
         return tokens_at(self._bucket, now_ns)
 
     def full(self, now_ns: int) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from drld.messages.frame import MAX_FRAME
 from drld.messages.topics import Notation
-from drld.spec import LimitSpec, PlaneSpec, ServerTls, Target, format_endpoint
+from drld.spec import LimitSpec, PlaneSpec, ServerTls, Target
 from drld.units import Unit
 
 ITEM = 1_000_000
@@ -135,20 +135,5 @@ class MessagesSpec(PlaneSpec):
         return bool(self.brokers)
 
     def fixed(self) -> Mapping[str, Any]:
-        """All settings of the brokers but the files for TLS."""
-        return {
-            f"{broker.name}.{key}": value
-            for broker in self.brokers
-            for key, value in _written(broker).items()
-        }
-
-
-def _written(broker: BrokerSpec) -> dict[str, Any]:
-    """The settings of a broker, its addresses as a file has them."""
-    values = {key.name: getattr(broker, key.name) for key in fields(broker) if key.compare}
-    listen = [_address(it) for it in broker.listen]
-    return values | {"listen": listen, "server": _address(broker.server)}
-
-
-def _address(address: Address) -> str:
-    return address if isinstance(address, str) else format_endpoint(*address)
+        """Nothing: a reload adds, changes and removes brokers (`drld.messages.front.server`)."""
+        return {}

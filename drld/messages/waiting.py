@@ -1,4 +1,4 @@
-"""A limit, or one client's part of it, whose excess waits."""
+"""A limit whose excess waits, or the bucket of one client of such a limit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from drld.messages.spec import ITEM
 from drld.model import Enforcement
 
 OPEN = Enforcement()
-"""No bucket: all that wait leave at once."""
+"""The record without a bucket: all messages that wait leave at once."""
 
 
 class WaitingBucket:
-    """A bucket and those that wait for it (`drld.messages.gate.Stage` and `Queue`)."""
+    """A bucket and its messages that wait (`drld.messages.gate.Stage` and `Queue`)."""
 
     __slots__ = ("_counts", "_gate", "_hold", "_late", "_records")
 
@@ -26,7 +26,7 @@ class WaitingBucket:
         self._hold: Hold[Held] = Hold(record, now_ns)
         self._records = LateRecords(record)
         self._late = False
-        """Whether records wait: to look at them would cost each message a tenth of its time."""
+        """Whether records wait. To look at the records would cost each message a tenth more."""
 
     def __len__(self) -> int:
         """The number of messages that wait."""
@@ -35,7 +35,6 @@ class WaitingBucket:
     def offer(self, message: Held, now_ns: int) -> Fate:
         """See `Stage.offer`."""
         counts, hold = self._counts, self._hold
-        counts.arrived += 1
         if counts.recording is not None:
             counts.recording.add(now_ns)
         if self._late:
@@ -46,7 +45,7 @@ class WaitingBucket:
         counts.waited += 1
         counts.waiting += 1
         if len(hold) == 1:
-            # What is read later waits behind it, so the bucket cannot be filled too early.
+            # Messages that are read later wait behind it, so no bucket is filled too early.
             self._apply(self._records.all())
             self._gate.schedule(self)
         return Fate.WAIT
@@ -61,7 +60,7 @@ class WaitingBucket:
         counts = self._counts
         for message, waited_ns in self._hold.release(now_ns):
             counts.waiting -= 1
-            counts.passed(waited_ns)
+            counts.leave(waited_ns)
             yield message, message.came_ns + waited_ns
 
     def program(self, record: Enforcement, now_ns: int) -> None:
@@ -72,24 +71,23 @@ class WaitingBucket:
             self._apply(records.all() if len(self._hold) else records.overdue(now_ns))
 
     def open(self, now_ns: int) -> None:
-        """Let all that wait leave, now and from now on."""
+        """Let all messages that wait leave, now and from now on."""
         self.program(OPEN, now_ns)
 
     def take_backlog(self) -> int:
-        """The largest unfinished work since the last call, tokens (`Hold.backlog`)."""
-        backlog, self._hold.backlog = self._hold.backlog, 0
-        return backlog
+        """The largest unfinished work since the last call, tokens (`Hold.take_backlog`)."""
+        return self._hold.take_backlog()
 
     def full(self, now_ns: int) -> bool:
-        """Whether the bucket differs in nothing from a new one."""
+        """Whether the bucket is like a new one."""
         return self._hold.full(now_ns)
 
     def tokens(self, now_ns: int) -> int:
-        """The tokens of the bucket, whole ones; those that wait have taken none."""
+        """The whole tokens of the bucket; messages that wait have taken none."""
         return self._hold.tokens(now_ns)
 
     def _apply(self, records: Iterator[tuple[int, Enforcement]]) -> None:
-        """Put records in force."""
+        """Put records into force."""
         changed = False
         for at_ns, record in records:
             self._hold.program(record, at_ns)

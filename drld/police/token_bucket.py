@@ -107,6 +107,26 @@ class TokenBucket:
         if self._depth is not None:
             self._tokens -= length * NS_PER_S
 
+    def take(self, length: int, now_ns: int) -> bool:
+        """Settle, and charge a packet if it conforms; return whether it does.
+
+        It is `settle`, `conforms` and `charge` in one call, for the paths of most packets.
+        """
+        self.settle(now_ns)
+        depth = self._depth
+        if depth is None:
+            return True
+        cost = length * NS_PER_S
+        if self._tokens < cost and not 0 < depth == self._tokens:
+            return False
+        self._tokens -= cost
+        return True
+
+    @property
+    def missing(self) -> int:
+        """Tokens that the bucket lacks at the time of the last settling, 10**-9 bytes."""
+        return 0 if self._depth is None else self._depth - self._tokens
+
     def program(self, enforcement: Enforcement, now_ns: int) -> None:
         """Apply a new record from now on."""
         self.settle(now_ns)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from drld.messages.front.pump import Pump
 from drld.messages.spec import BrokerSpec
 from drld.spec import LimitSpec, ServerTls
 from testbed.messages.servers import Server
+from tests.brokers.raw_mqtt import RawClient, connect
 from tests.certificates import Certificate
 from tests.unit.messages.made import attach
 
@@ -40,6 +41,7 @@ class Front:
     port: int
     datapath: MessageDatapath
     broker: BrokerFront
+    pump: Pump
 
     def waited(self, limit_id: int = 1) -> int:
         """Messages that have waited for a limit."""
@@ -51,11 +53,26 @@ class Front:
             await trio.sleep(0.001)
 
 
+class Clock:
+    """The monotonic clock of a front that a test may set forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ns = 0
+
+    def __call__(self) -> int:
+        return time.monotonic_ns() + self.ahead_ns
+
+
 @asynccontextmanager
 async def front(
-    server: Server, protocol: str, *limits: LimitSpec, certificate: Certificate | None = None
+    server: Server,
+    protocol: str,
+    *limits: LimitSpec,
+    certificate: Certificate | None = None,
+    clock: Callable[[], int] = time.monotonic_ns,
+    **settings: Any,
 ) -> AsyncIterator[Front]:
-    """A front of a broker, which is named as its protocol."""
+    """A front of a broker, which is named as its protocol; `settings` are those of `BrokerSpec`."""
     tls = None
     if certificate is not None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -65,25 +82,51 @@ async def front(
         listener.setblocking(False)
         port = listener.getsockname()[1]
         address = server.host, server.port
-        spec = BrokerSpec(protocol, protocol, (("127.0.0.1", port),), address, tls=tls)
-        datapath = MessageDatapath([spec], Random(1))
-        attach(datapath, *limits, now_ns=time.monotonic_ns())
-        pump = Pump(datapath.gate, time.monotonic_ns)
-        broker = BrokerFront(
-            spec, pump, ReadStamps(), lambda: spec.tls.context if spec.tls else None
+        spec = BrokerSpec(
+            *(protocol, protocol, (("127.0.0.1", port),), address), tls=tls, **settings
         )
-        broker.listen(listener)
+        datapath = MessageDatapath([spec], Random(1))
+        attach(datapath, *limits, now_ns=clock())
+        pump = Pump(datapath.gate, clock)
+        broker = BrokerFront(spec, pump, ReadStamps())
+        broker.listen([listener])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pump.run)
             try:
-                yield Front(port, datapath, broker)
+                yield Front(port, datapath, broker, pump)
             finally:
                 nursery.cancel_scope.cancel()
-                broker.refuse()
-                for connection in [*broker.connections]:
-                    connection.fail()
+                broker.keep(())
+                broker.fail()
                 pump.close()
         assert pump.errors == 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    with trio.fail_after(120):
+        while not condition():
+            await trio.sleep(0.002)
+
+
+class Clients:
+    """Clients that are gone when the test ends."""
+
+    def __init__(self) -> None:
+        self.opened: list[RawClient] = []
+
+    async def open(self, running: Front, name: str, **options: Any) -> RawClient:
+        """One that the broker has accepted."""
+        client = await self.dial(running)
+        await client.send(connect(name, **options))
+        assert await client.receive() == (2, 0, b"\0\0")
+        return client
+
+    async def dial(self, running: Front) -> RawClient:
+        """One that has said nothing."""
+        client = RawClient(await trio.open_tcp_stream("127.0.0.1", running.port))
+        self.opened.append(client)
+        return client
 
 
 async def run(module: str, *arguments: object) -> Any:

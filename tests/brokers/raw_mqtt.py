@@ -35,11 +35,16 @@ def text(value: str) -> bytes:
     return len(raw).to_bytes(2, "big") + raw
 
 
-def connect(client_id: str, *, keep_alive_s: int = 0, will: str | None = None) -> bytes:
+def connect(
+    client_id: str, *, keep_alive_s: int = 0, will: str | None = None, version: int = 4
+) -> bytes:
     """CONNECT, with a will to a topic of that name if there is one."""
     flags = 2 | (0x04 if will else 0)
-    body = text("MQTT") + bytes([4, flags]) + keep_alive_s.to_bytes(2, "big") + text(client_id)
-    return packet(0x10, body + (text(will) + text("gone") if will else b""))
+    none = b"\0" if version == 5 else b""
+    body = text("MQTT") + bytes([version, flags]) + keep_alive_s.to_bytes(2, "big") + none
+    return packet(
+        0x10, body + text(client_id) + (none + text(will) + text("gone") if will else b"")
+    )
 
 
 def publish(topic: str, payload: bytes, qos: int = 0, identifier: int = 0) -> bytes:

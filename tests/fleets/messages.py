@@ -68,7 +68,7 @@ class HoldDatapath(MemoryDatapath):
                 self.waited_ns.append((int(at_ns), 0))
         self._release(now_ns)
         interval_ns, self._read_ns = now_ns - self._read_ns, now_ns
-        backlog, self._hold.backlog = self._hold.backlog, 0
+        backlog = self._hold.take_backlog()
         return Measurement(
             interval_ns=interval_ns,
             arrived_bytes=arrived * ITEM,

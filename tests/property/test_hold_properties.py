@@ -117,12 +117,11 @@ def test_the_backlog_of_a_bucket_is_at_most_that_of_its_parts(
     left: list[tuple[int, int]] = [(0, 0)] * 3
     """Backlog of each part after its last arrival, tokens, and that arrival, ms."""
     for at_ms, part in found:
-        whole.backlog = divided[part].backlog = 0
         whole.offer(0, MESSAGE, at_ms * MS)
         divided[part].offer(0, MESSAGE, at_ms * MS)
-        left[part] = divided[part].backlog, at_ms
+        left[part] = divided[part].take_backlog(), at_ms
         of_parts = sum(
             max(work - parts[number][0] * (at_ms - since_ms) * MESSAGE // 4, 0)
             for number, (work, since_ms) in enumerate(left)
         )
-        assert whole.backlog <= of_parts + len(parts)
+        assert whole.take_backlog() <= of_parts + len(parts)

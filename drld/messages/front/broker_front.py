@@ -1,152 +1,148 @@
-"""The front of one broker: the sockets on which it listens, its connections, bounds and counts.
-
-Memory. `hold` bounds what waits for a broker: messages that wait for tokens, and bytes that a
-socket does not take. Each connection may have as much as is free of it: the dynamic threshold of
-shared-memory switches (Choudhury and Hahne, 1998). A single connection so gets half of it at most,
-and n that all want more than they get, 1/(n+1) each. A part stays free, so that a client whose
-messages do not wait is always read.
-"""
+"""The front of one broker: it accepts the broker's clients and has their connections."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
-from ssl import SSLContext
+from collections.abc import Collection, Iterable
 
-from drld.log_event import event
+from drld.errors import DatapathError
 from drld.messages.front.arrival import Stamps
 from drld.messages.front.coarse_stamps import ReadStamps
 from drld.messages.front.connection import Connection
-from drld.messages.front.deadlines import Deadline
+from drld.messages.front.journal import Journal
+from drld.messages.front.memory import Memory
 from drld.messages.front.pump import Pump
 from drld.messages.front.reactor import READ
+from drld.messages.front.shared import Shared
+from drld.messages.front.succession import Succession
 from drld.messages.protocols import PROTOCOLS
 from drld.messages.spec import BrokerSpec
-
-log = logging.getLogger("drld.messages")
 
 _ACCEPTED = 16
 """Connections that are accepted from a socket in a turn."""
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SCARCE_NS = 100_000_000
-"""Until the next try to accept when the host lacks descriptors or memory."""
+"""Time until the next try to accept when the host lacks descriptors or memory."""
 
 
 class BrokerFront:
-    """Where the clients of one broker connect."""
+    """The place where the clients of one broker connect."""
 
     def __init__(
-        self,
-        spec: BrokerSpec,
-        pump: Pump,
-        stamps: Stamps,
-        context: Callable[[], SSLContext | None],
+        self, spec: BrokerSpec, pump: Pump, stamps: Stamps, counts: Counter[str] | None = None
     ) -> None:
-        """Nothing listens yet.
+        """Listen nowhere yet.
 
         Args:
             spec: the broker.
             pump: moves the frames of its connections.
-            stamps: the source of arrival times for TCP; those of unix sockets are of reading.
-            context: for new connections over TCP, as the certificate's files are now; None: no TLS.
+            stamps: the source of arrival times for TCP; drld dates the frames of unix sockets when
+                it reads them.
+            counts: counts of the broker that go on; None: they begin with 0.
         """
+        protocol = PROTOCOLS[spec.protocol]
         self.spec = spec
-        self.context = context
-        self.pump = pump
-        self.protocol = PROTOCOLS[spec.protocol]
         self.stamps = stamps
-        self.unstamped = ReadStamps()
-        self.held = 0
-        """Bytes that wait here."""
-        self.counts: Counter[str] = Counter()
-        """Of connections by what became of them, and of messages that could not be delivered."""
+        self.journal = Journal(spec.name, counts)
+        self.memory = Memory(spec.hold)
         self.connections: set[Connection] = set()
-        self._newest: dict[str, Connection] = {}
-        """The connection of each client, by its identifier."""
-        self._listeners: dict[int, socket.socket] = {}
+        self._pump = pump
+        self._unstamped = ReadStamps()
+        self._listeners: dict[socket.socket, Stamps] = {}
+        """The sockets on which clients connect, each with its source of arrival times."""
+        succession = Succession(one_per_client=protocol.one_per_client)
+        self._shared = Shared(spec.name, protocol, pump, self.memory, self.journal, succession)
 
-    @property
-    def part(self) -> int:
-        """Bytes that may wait of one connection."""
-        return max(self.spec.hold - self.held, 0)
+    def change(self, spec: BrokerSpec, stamps: Stamps) -> None:
+        """Take over other settings: the bounds at once, the others for new connections."""
+        self.spec = spec
+        self.stamps = stamps
+        self.memory.hold = spec.hold
 
-    def listen(self, listener: socket.socket) -> None:
-        """Take the clients of a socket that listens and never blocks.
+    def keep(self, listeners: Collection[socket.socket]) -> None:
+        """Accept clients on none but these sockets; the others stay open."""
+        for listener in [*self._listeners]:
+            if listener not in listeners:
+                self._unwatch(listener)
 
-        Raises:
-            DatapathError: the kernel refuses the source of arrival times.
-        """
-        if listener.family != socket.AF_UNIX:
-            self.stamps.watch(listener)
-        self._listeners[listener.fileno()] = listener
-        self.pump.reactor.watch(listener.fileno(), READ, lambda _: self._accept(listener))
+    def listen(self, listeners: Iterable[socket.socket]) -> None:
+        """Accept clients on these sockets, too; none of them blocks."""
+        for listener in listeners:
+            stamps = self._source(listener)
+            before = self._listeners.get(listener)
+            if before is stamps:
+                continue
+            if before is not None:
+                self._unwatch(listener)
+            try:
+                stamps.watch(listener)
+            except DatapathError as error:
+                self.journal.note("unstamped", f"messages are charged when read: {error}")
+            self._listeners[listener] = stamps
+            self._watch(listener)
 
-    def refuse(self) -> None:
-        """Accept no more clients; the sockets stay open, with those that have connected."""
-        for fd, listener in self._listeners.items():
-            self.pump.reactor.unwatch(fd)
-            if listener.family != socket.AF_UNIX:
-                self.stamps.unwatch(listener)
-        self._listeners.clear()
+    def empty(self, listeners: Iterable[socket.socket]) -> None:
+        """Accept all clients that have connected to sockets which are to be closed."""
+        for listener in listeners:
+            while listener in self._listeners and self._accept_one(listener):
+                pass
 
-    def after(self, delay_ns: int, act: Callable[[], None]) -> Deadline:
-        """Have something done after this time."""
-        reactor = self.pump.reactor
-        return reactor.deadlines.add(reactor.clock() + delay_ns, act)
+    def leave(self) -> None:
+        """Accept no more clients, and end each connection when nothing of it waits."""
+        self.keep(())
+        for connection in [*self.connections]:
+            connection.leave()
 
-    def cancel(self, deadline: Deadline | None) -> None:
-        """Call it off, if it is to be done."""
-        self.pump.reactor.deadlines.cancel(deadline)
+    def fail(self) -> int:
+        """End all connections now; return the number of frames that waited."""
+        waiting = sum(len(connection.lane) for connection in self.connections)
+        for connection in [*self.connections]:
+            connection.fail()
+        return waiting
 
-    def note(self, reason: str, claim: str) -> None:
-        """Count why a connection ends, and log it."""
-        self.counts[reason] += 1
-        name = self.spec.name
-        fields = event(f"broker.{reason}", name, broker=name, reason=claim)
-        log.warning("broker %s: %s", name, claim, extra=fields)
+    def _source(self, listener: socket.socket) -> Stamps:
+        return self._unstamped if listener.family == socket.AF_UNIX else self.stamps
 
-    def join(self, connection: Connection) -> Connection | None:
-        """Take in that a client has said who it is; return its older connection if its frames
-        wait."""
-        client = connection.lane.client
-        if client is None or not client.id or not self.protocol.one_per_client:
-            return None
-        older = self._newest.get(client.id)
-        self._newest[client.id] = connection
-        return older if older is not None and older.waiting else None
+    def _watch(self, listener: socket.socket) -> None:
+        self._pump.reactor.watch(listener.fileno(), READ, lambda _: self._accept(listener))
 
-    def forget(self, connection: Connection) -> None:
-        """Take in that a connection has ended."""
-        self.connections.discard(connection)
-        self.pump.flows.pop(connection.lane, None)
-        client = connection.lane.client
-        if client is not None and self._newest.get(client.id) is connection:
-            del self._newest[client.id]
+    def _unwatch(self, listener: socket.socket) -> None:
+        self._pump.reactor.unwatch(listener.fileno())
+        self._listeners.pop(listener).unwatch(listener)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTED):
-            try:
-                sock, address = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            if not self._accept_one(listener):
                 return
-            except OSError as error:
-                if error.errno in _SCARCE:
-                    self._rest(listener, error)
-                return
-            if len(self.connections) >= self.spec.max_connections:
-                sock.close()
-                self.note("refused", f"more than {self.spec.max_connections} connections")
-                continue
-            sock.setblocking(False)
-            try:
-                self._begin(sock, address)
-            except OSError:
-                sock.close()  # The client has reset the connection.
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        """Accept a client, if one has connected; return whether there may be others."""
+        try:
+            sock, address = listener.accept()
+        except ConnectionAbortedError:
+            return True
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            if error.errno in _SCARCE:
+                self._rest(listener, error)
+            return False
+        most = self.spec.max_connections
+        if len(self.connections) >= most:
+            sock.close()
+            self.journal.note("refused", f"more than {most} connections (max_connections)")
+            return True
+        sock.setblocking(False)
+        try:
+            self._begin(sock, address)
+        except OSError:
+            sock.close()  # The client has reset the connection.
+        return True
 
     def _begin(self, sock: socket.socket, address: object) -> None:
+        stamps, context = self._source(sock), None
         if sock.family == socket.AF_UNIX:
             shown = "unix"
         else:
@@ -154,19 +150,28 @@ class BrokerFront:
             shown = str(address[0])
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(self, sock, shown)
+            context = self.spec.tls.context if self.spec.tls else None
+        connection = Connection(
+            *(self._shared, self.spec, sock, shown),
+            stamps=stamps,
+            context=context,
+            on_end=self._ended,
+        )
         self.connections.add(connection)
-        self.pump.flows[connection.lane] = connection
-        self.counts["accepted"] += 1
+        self._pump.flows[connection.lane] = connection
+        self.journal.counts["accepted"] += 1
+
+    def _ended(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._pump.flows.pop(connection.lane, None)
 
     def _rest(self, listener: socket.socket, error: OSError) -> None:
         """Accept no client for a moment."""
-        self.note("refused", f"cannot accept connections: {error.strerror}")
-        fd, reactor = listener.fileno(), self.pump.reactor
-        reactor.unwatch(fd)
+        self.journal.note("refused", f"cannot accept connections: {error.strerror}")
+        self._pump.reactor.unwatch(listener.fileno())
 
         def again() -> None:
-            if fd in self._listeners:
-                reactor.watch(fd, READ, lambda _: self._accept(listener))
+            if listener in self._listeners:
+                self._watch(listener)
 
-        self.after(_SCARCE_NS, again)
+        self._pump.reactor.after(_SCARCE_NS, again)

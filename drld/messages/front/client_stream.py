@@ -30,8 +30,8 @@ class ClientStream:
             greeted: whether TLS may begin; otherwise it does with `greet`.
         """
         self.reader = reader
-        self.source: proxy_header.Endpoint | None = None
-        """The client's address by the header; None: not known."""
+        self.endpoints: proxy_header.Endpoints | None = None
+        """The addresses that the header says; None: it says none, or has not come."""
         self.tls: Tls | None = None
         self._header: bytearray | None = bytearray() if proxied else None
         self._context = context
@@ -44,6 +44,14 @@ class ClientStream:
     def headed(self) -> bool:
         """Whether the header of the PROXY protocol has come, if there is one."""
         return self._header is None
+
+    @property
+    def held(self) -> int:
+        """Bytes of what has begun and is not complete: a header, a record of TLS, or a frame."""
+        held = self.reader.held
+        if self.tls is not None:
+            held += self.tls.held
+        return held + len(self._header) if self._header is not None else held
 
     @property
     def shakes(self) -> bool:
@@ -72,7 +80,7 @@ class ClientStream:
             if found is None:
                 return
             data = bytes(self._header[found.size :])
-            self._base, self.source, self._header = found.size, found.source, None
+            self._base, self.endpoints, self._header = found.size, found.endpoints, None
             self._start_tls()
         if self._context is None:
             for frame in self.reader.feed(data):

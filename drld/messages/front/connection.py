@@ -1,56 +1,54 @@
-"""One connection of a client, and drld's connection to the broker for it.
+"""One connection of a client, with drld's connection to the broker for it.
 
     client ──▶ stream ──▶ gate ──▶ broker        frames; those under limits may wait
-    client ◀── returns ◀────────── broker        as it comes
+    client ◀── returns ◀────────── broker        bytes, as they come
 
-Pressure goes back both ways by TCP. A client is not read while its frames here take more than its
-part of the broker's `hold` (`BrokerFront.part`), and the broker's side is not read while the client
-does not take what it is sent.
+Pressure goes back both ways by TCP. drld does not read a client while the client's frames take more
+than its part of the broker's memory (`drld.messages.front.memory`). It does not read the broker
+while the client does not take what drld sends.
 
-The end. A client that ends its side, or vanishes, is not read any more. What it has sent before is
-delivered first, however long that waits. Then drld ends its side of the broker's connection. So the
-end is as the client's was: DISCONNECT of MQTT keeps its place among the frames, and without it the
-broker publishes the client's will. When the broker ends its side, the client gets what the broker
-has sent, and then the end. What still waits cannot be delivered then, and is counted.
+The end. When a client ends its side, or vanishes, drld reads no more of it. drld first delivers
+what the client has sent before, however long that waits. Then it ends its side towards the broker.
+So the broker sees the end that the client made: DISCONNECT of MQTT keeps its place among the
+frames, and without it the broker publishes the client's will. When the broker ends its side, the
+client gets what the broker has sent, and then the end. Messages that still wait cannot be delivered
+then, and are counted.
 
-One client at a time. A broker of MQTT ends a client's connection when another one comes with the
-same identifier. So the CONNECT of the newer one waits while frames of the older one wait.
-
-Keep-alive. A broker of MQTT ends a connection on which nothing comes for 1.5 times its keep-alive.
-While messages wait, drld sends pings of its own, and keeps their answers from the client.
-
-Strangers. A client of MQTT is read up to its CONNECT, and further once the broker has answered. So
-a client that the broker does not know uses up no tokens.
+`drld.messages.front.opening` has the beginning, and `hand_over` the end that drld makes itself.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from itertools import chain
+from ssl import SSLContext
 
 from drld.errors import FrameError
 from drld.messages import proxy_header
 from drld.messages.frame import Frame
+from drld.messages.front.arrival import Stamps
+from drld.messages.front.broker_end import BrokerEnd, Phase
+from drld.messages.front.client_end import ClientEnd
 from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.deadlines import Deadline
-from drld.messages.front.link import Link
+from drld.messages.front.hand_over import HandOver
+from drld.messages.front.link import READ_BYTES
+from drld.messages.front.opening import Opening
+from drld.messages.front.patience import Patience
 from drld.messages.front.pump import FLOW_FRAMES
 from drld.messages.front.reactor import WRITE
+from drld.messages.front.shared import Shared
+from drld.messages.front.succession import Successive
+from drld.messages.spec import BrokerSpec
 from drld.model import NS_PER_S
 
-if TYPE_CHECKING:
-    from drld.messages.front.broker_front import BrokerFront
-
-OPENING_NS = 10 * NS_PER_S
-"""Time for what comes before the first message: TLS, CONNECT, and the connection to the broker."""
-CLIENT_END_NS = 5 * NS_PER_S
-"""Time for a client to read what is left, when the broker has ended."""
 BROKER_END_NS = 60 * NS_PER_S
 """Time for a broker to read what is left, and to end, when the client has ended."""
 MOST_QUEUED = 1 << 16
-"""Bytes that a socket has not taken: above it the other side is not read."""
+"""Bytes that a socket has not taken: above it drld does not read the other side."""
+STRANGER_BYTES = 4096
+"""Bytes of one read until the broker has accepted the client: they are beside `Memory.held`."""
 HANDSHAKES = 4
 """Steps of TLS handshakes in a turn; one takes about 1 ms with RSA of 2048 bits."""
 
@@ -59,110 +57,116 @@ class Connection:
     """A client, its frames and its broker (`drld.messages.front.pump.Flow`)."""
 
     __slots__ = (
-        "_broker_ended",
-        "_client_ended",
-        "_connected",
         "_deadline",
-        "_end_said",
-        "_first",
         "_frames",
-        "_front",
-        "_greeted",
+        "_hand_over",
         "_held",
+        "_leaving",
+        "_on_end",
+        "_opening",
+        "_patience",
         "_paused",
-        "_pinging",
-        "_receive",
-        "_stamps",
-        "_stopping",
+        "_shared",
+        "_spec",
         "_touched",
         "broker",
         "client",
-        "endpoints",
         "lane",
         "reader",
-        "returns",
-        "segments",
-        "stream",
         "successor",
     )
 
-    def __init__(self, front: BrokerFront, sock: socket.socket, address: str) -> None:
-        """Begin with a client that has been accepted, from this address."""
-        spec, protocol, pump = front.spec, front.protocol, front.pump
-        tcp = sock.family != socket.AF_UNIX
-        context = front.context() if tcp else None
-        self._front = front
-        self._stamps = front.stamps if tcp else front.unstamped
-        self.endpoints = (sock.getpeername()[:2], sock.getsockname()[:2]) if tcp else None
-        """Of the client and of drld; None: it is a unix socket."""
-        self.segments = self._stamps.of(sock)
-        self._receive = partial(self._stamps.receive, sock, self.segments)
-        self.reader = protocol.reader(spec.max_frame)
-        self.returns = protocol.returns(tls=context is not None)
-        greeted = not protocol.tls_after_greeting
-        self.stream = ClientStream(
-            self.reader, proxied=spec.accept_proxy, context=context, greeted=greeted
-        )
-        self.lane = pump.gate.lane(spec.name, address)
-        self.client = Link(pump.reactor, self._on_client)
-        self.broker = Link(pump.reactor, self._on_broker)
-        self.successor: Connection | None = None
-        """The next connection of the same client, if it waits for this one."""
-        self._first: tuple[int, Connection, Frame] | None = None
-        """The CONNECT, while it waits for an older connection."""
-        self._frames: Iterator[Frame] | None = None
-        """Of what has been read; the gate has not had them."""
-        self._touched = False
-        self._paused = False
-        self._connected: bool | None = None
-        """Whether the broker is; None: that has not begun."""
-        self._client_ended = False
-        """Whether nothing more is read of the client."""
-        self._broker_ended = False
-        """Whether nothing can be sent to the broker any more."""
-        self._end_said = False
-        """Whether the broker has been told that nothing follows."""
-        self._pinging: Deadline | None = None
-        """The next ping of drld's; None: nothing waits."""
-        self._stopping = False
-        self._greeted = False
-        """Whether the broker's first frame has come."""
-        self._held = 0
-        self._deadline = front.after(OPENING_NS, self._too_slow)
-        self.client.on_close = partial(self._client_closed, sock)
-        self.client.begin(sock)
-        self.client.read(True)
-        self._touch()
+    def __init__(
+        self,
+        shared: Shared,
+        spec: BrokerSpec,
+        sock: socket.socket,
+        address: str,
+        *,
+        stamps: Stamps,
+        context: SSLContext | None,
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        """Begin with a client that has been accepted.
 
-    # What the pump calls
+        Args:
+            shared: what the connections of the broker share.
+            spec: the settings of the broker; they hold for this connection until it ends.
+            sock: the client's socket; it never blocks.
+            address: the client's.
+            stamps: the source of arrival times.
+            context: for TLS; None: the client speaks no TLS.
+            on_end: is called when the connection has ended.
+        """
+        protocol, pump = shared.protocol, shared.pump
+        self._shared = shared
+        self._spec = spec
+        self._on_end = on_end
+        self.reader = protocol.reader(spec.max_frame)
+        stream = ClientStream(
+            self.reader,
+            proxied=spec.accept_proxy,
+            context=context,
+            greeted=not protocol.tls_after_greeting,
+        )
+        self.lane = pump.gate.lane(shared.broker, address)
+        self.successor: Successive | None = None
+        self._frames: Iterator[Frame] | None = None
+        """Frames of what has been read that the gate has not had; None: there are none."""
+        self._leaving = False
+        """Whether `leave` has been called."""
+        self._hand_over: HandOver | None = None
+        self._touched = False
+        """Whether the connection settles at the end of this turn."""
+        self._paused = False
+        """Whether drld does not read the client, because its frames take too much memory."""
+        self._held = 0
+        """Bytes of this connection that `Memory.held` counts."""
+        self._deadline: Deadline | None = None
+        """The time at which the broker must have ended."""
+        self._patience = Patience(pump.reactor, self._too_slow)
+        self.broker = BrokerEnd(protocol, pump.reactor, self._on_broker, tls=context is not None)
+        self.client = ClientEnd(
+            *(sock, stream, stamps),
+            reactor=pump.reactor,
+            handler=self._on_client,
+            closed=self.look,
+        )
+        self._opening: Opening | None = Opening(
+            *(shared, self, self.lane),
+            stream=stream,
+            returns=self.broker.returns,
+            patience=self._patience,
+        )
+        """The beginning of the connection; None: it is over."""
+        self.look()
+
+    # The pump calls these.
 
     def take(self) -> None:
         """See `Flow.take`."""
-        frames, pump = self._frames, self._front.pump
-        if frames is None or self._broker_ended:
+        frames, pump = self._frames, self._shared.pump
+        if frames is None or self.broker.ended:
             self._frames = None
-            self._touch()
-            if self._stopping and self.client.reads:
+            self.look()
+            if self._leaving and self.client.link.reads:
                 self._read_client()
             return
-        if self._first is not None:
-            pump.arrived.append(self._first)
-            self._first = None
-        if self.lane.client is not None and not self.returns.greeted:
-            return
-        arrived, arrival, read_ns = pump.arrived, self.segments.arrival, pump.read_ns
-        left = FLOW_FRAMES
+        arrived, arrival, read_ns = pump.arrived, self.client.segments.arrival, pump.read_ns
+        left, opening = FLOW_FRAMES, self._opening
         if not self._touched:
-            self._touch()
+            self.look()
         try:
             for frame in frames:
-                at_ns = arrival(frame.end, read_ns)
+                if opening is not None:
+                    if waiting := opening.held_back(frame):
+                        self._frames = chain(waiting, frames)
+                        return
+                    if opening.done:
+                        opening = self._opening = None
                 if frame.answer:
-                    self._to_client(self.returns.insert(frame.answer))
-                if self.lane.client is None and self.reader.client is not None:
-                    self._introduce(at_ns, frame)
-                    return
-                arrived.append((at_ns, self, frame))
+                    self._to_client(self.broker.returns.insert(frame.answer))
+                arrived.append((arrival(frame.end, read_ns), self, frame))
                 left -= 1
                 if not left:
                     pump.unfinished(self)
@@ -170,264 +174,245 @@ class Connection:
         except FrameError as error:
             self._refuse("malformed", str(error), error.answer)
         self._frames = None
-        if self.stream.ended:
-            self._client_ended = True
+        if self.client.stream.ended:
+            self.client.ended = True
 
     def forward(self, frame: Frame) -> None:
         """See `Flow.forward`."""
-        if self._broker_ended:
-            self._front.counts["undelivered"] += frame.topic is not None
+        broker = self.broker
+        if broker.phase is Phase.ENDED:
+            self._shared.journal.counts["undelivered"] += frame.topic is not None
         elif data := (self.reader.forward(frame) if frame.alias else frame.data):
-            self.broker.send(data)
+            broker.link.send(data)
         if not self._touched:
-            self._touch()
+            self.look()
 
     def drop(self, frame: Frame) -> None:
         """See `Flow.drop`."""
         if answer := self.reader.drop(frame):
-            self._to_client(self.returns.insert(answer))
+            self._to_client(self.broker.returns.insert(answer))
         if not self._touched:
-            self._touch()
+            self.look()
 
     def settle(self) -> None:
         """See `Flow.settle`."""
         self._touched = False
-        client, broker, front = self.client, self.broker, self._front
-        if self._connected is None:
-            if broker.chunks or (front.protocol.tls_after_greeting and self.stream.headed):
+        client, broker, memory = self.client, self.broker, self._shared.memory
+        if broker.phase is Phase.UNBEGUN:
+            early = self._shared.protocol.tls_after_greeting and client.stream.headed
+            if broker.link.chunks or early:
                 self._connect()
-        elif broker.chunks and not broker.blocked:
-            broker.flush()
-        if (tls := self.stream.tls) is not None and (output := tls.output()):
-            client.send(output)
-        if client.chunks and not client.blocked:
-            client.flush()
-        up = self.lane.held_bytes + broker.queued
-        held = up + client.queued + self.returns.held
+        elif broker.link.chunks and not broker.link.blocked:
+            broker.link.flush()
+        client.flush()
+        # The client cannot complete a frame that has begun if drld reads no more of it.
+        begun = 0 if client.ended else client.stream.held
+        up = self.lane.held_bytes + broker.link.queued + begun
+        held = up + client.link.queued + broker.returns.held
         if held != self._held:
-            front.held += held - self._held
+            memory.held += held - self._held
             self._held = held
-            if self._pinging is None and len(self.lane):
-                self._keep_alive()
+            self._show_presence()
+        if begun:
+            self._patience.frame(self.reader.offset, self._begun)
         if up or self._paused:
-            # Half of it when it is paused, so that it does not go back and forth.
-            paused = self._paused
-            self._paused = up > front.part >> paused or broker.queued > MOST_QUEUED >> paused
+            # A paused client is read again at half of the bounds, so that it does not flap.
+            paused, queued = self._paused, broker.link.queued
+            self._paused = up > memory.part >> paused or queued > MOST_QUEUED >> paused
         if self.successor is not None and not self.waiting:
-            self.successor._succeed()
+            self.successor.succeed()
             self.successor = None
-        if self._client_ended or self._broker_ended:
+        if client.ended or broker.ended:
             self._end()
         else:
-            client.read(not self._paused and self._frames is None)
-            if self._stopping and client.reads:
-                front.pump.unfinished(self)
-        if self._connected and not self._broker_ended:
-            broker.read(client.queued <= min(MOST_QUEUED, front.part))
+            client.link.read(not self._paused and self._frames is None)
+            if self._leaving and client.link.reads:
+                self._shared.pump.unfinished(self)
+        if broker.phase in (Phase.CONNECTED, Phase.FINISHED):
+            broker.link.read(client.link.queued <= min(MOST_QUEUED, memory.part))
 
     def fail(self) -> None:
         """See `Flow.fail`."""
-        self._client_ended = self._broker_ended = True
+        self.client.ended = True
         self._frames = None
-        self._front.cancel(self._deadline)
-        self.client.close()
+        self._patience.end()
+        self._shared.pump.reactor.deadlines.cancel(self._deadline)
+        self.client.link.close()
         self.broker.close()
-        self._touch()
+        self.look()
+
+    # The front calls these.
 
     def leave(self) -> None:
-        """Read what the client has sent until now, and end as if it had ended."""
-        self._stopping = True
-        self._touch()
+        """Read what the client has sent until now, deliver it, and part from the client."""
+        self._leaving = True
+        self.look()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether frames wait here, or the broker has not yet seen the end behind them."""
+        ends = self.client.ended and self.broker.phase is not Phase.UNBEGUN
+        return not self.broker.ended and (ends or self._frames is not None or self._undelivered)
+
+    def succeed(self) -> None:
+        """See `Successive.succeed`."""
+        if self._opening is not None:
+            self._opening.succeed()
+
+    def look(self) -> None:
+        """Settle at the end of this turn."""
+        if not self._touched:
+            self._touched = True
+            self._shared.pump.touch(self)
 
     # The client
 
     def _on_client(self, events: int) -> None:
         try:
             if events & WRITE:
-                self.client.flush()
-            if events & ~WRITE and self.client.reads:
+                self.client.link.flush()
+            if events & ~WRITE and self.client.link.reads:
                 self._read_client()
         except Exception:
-            self._front.pump.failed(self)
+            self._shared.pump.failed(self)
         if not self._touched:
-            self._touch()
+            self.look()
 
     def _read_client(self) -> None:
-        if self.stream.shakes:
-            pump = self._front.pump
+        if self.client.stream.shakes:
+            pump = self._shared.pump
             if pump.handshakes >= HANDSHAKES:
-                self._touch()
+                self.look()
                 return
             pump.handshakes += 1
-        data = self.client.receive(self._receive)
-        if data:
-            self._frames = self.stream.feed(data)
+        frames = self.client.receive(READ_BYTES if self._opening is None else STRANGER_BYTES)
+        if frames is not None:
+            self._frames = frames
             self.take()
-        elif data is not None or self._stopping:
-            self._client_ended = True
-        self._touch()
+        elif self._leaving and not self.client.ended:
+            self.client.ended = True
+            self._part()
+        self.look()
 
-    def _introduce(self, at_ns: int, frame: Frame) -> None:
-        """Take in what the client says of itself in this frame, and that frames of its older
-        connection may wait."""
-        self.lane.client = self.reader.client
-        if self.stream.source is not None:
-            self.lane.address = self.stream.source[0]
-        self._opened()
-        self._first = at_ns, self, frame
-        older = self._front.join(self)
-        if older is None:
-            self._front.pump.unfinished(self)
-        else:
-            self._front.cancel(self._deadline)
-            older.successor = self
-            older._touch()
+    def _begun(self) -> int | None:
+        """See `Patience.frame`."""
+        waits = self._frames is not None or len(self.lane) or self.broker.link.queued
+        return None if waits or not self.client.stream.held else self.reader.offset
 
-    def _succeed(self) -> None:
-        """The older connection has no more frames that wait."""
-        self._deadline = self._front.after(OPENING_NS, self._too_slow)
-        self._front.pump.unfinished(self)
-
-    def _opened(self) -> None:
-        if self._connected and self.lane.client is not None:
-            self._front.cancel(self._deadline)
-
-    def _too_slow(self) -> None:
-        seconds = OPENING_NS // NS_PER_S
-        claim = f"client {self.lane.address}: no connection with the broker within {seconds} s"
-        self._front.note("too_slow", claim)
+    def _too_slow(self, claim: str) -> None:
+        self._note("too_slow", claim)
         self.fail()
 
+    def _note(self, reason: str, claim: str) -> None:
+        endpoints = self.client.stream.endpoints
+        address = endpoints.source[0] if endpoints is not None else self.lane.address
+        self._shared.journal.note(reason, f"client {address}: {claim}")
+
     def _refuse(self, reason: str, claim: str, answer: bytes = b"") -> None:
-        """Read no more of the client, and end its side; what it has sent counts."""
-        self._front.note(reason, f"client {self.lane.address}: {claim}")
-        self._client_ended = True
+        """Read no more of the client, and end its side; drld still delivers what it has sent."""
+        self._note(reason, claim)
+        self.client.ended = True
         self._to_client(answer)
-        self._end_client()
-        self._touch()
+        self.client.end()
+        self.look()
 
     def _to_client(self, data: bytes) -> None:
-        # A client of TLS that has ended its side takes no more, though TLS 1.3 would permit it.
-        if data and self.client.open and not self.stream.ended:
-            self.client.send(self.stream.encode(data))
-            self._touch()
+        if self.client.send(data):
+            self.look()
 
     # The broker
 
     def _connect(self) -> None:
-        if self._broker_ended:
-            return
-        self._connected = False
-        spec = self._front.spec
-        if spec.send_proxy and self.endpoints is not None:
-            source, destination = self.endpoints
-            header = proxy_header.write(self.stream.source or source, destination)
-            self.broker.chunks.insert(0, header)
-            self.broker.queued += len(header)
-        self.broker.connect(spec.server, self._dialled)
+        header = b""
+        if self._spec.send_proxy:
+            header = proxy_header.write(self.client.endpoints)
+        self.broker.connect(self._spec.server, header, self._dialled)
 
     def _dialled(self, reason: str | None) -> None:
         if reason is not None:
             self._lost("unreachable", f"cannot connect to the broker: {reason}")
-            return
-        self._connected = True
-        self._opened()
-        self._touch()
+        self.look()
 
     def _on_broker(self, events: int) -> None:
+        link = self.broker.link
         try:
             if events & WRITE:
-                self.broker.flush()
-            if events & ~WRITE and self.broker.reads:
+                link.flush()
+            if events & ~WRITE and link.reads:
                 self._read_broker()
         except Exception:
-            self._front.pump.failed(self)
+            self._shared.pump.failed(self)
         if not self._touched:
-            self._touch()
+            self.look()
 
     def _read_broker(self) -> None:
-        data = self.broker.receive()
-        if data:
-            try:
-                self._to_client(self.returns.feed(data))
-            except FrameError as error:
-                self._lost("broker_malformed", f"the broker sends no frames: {error}")
-                return
-            if self.returns.greeted and not self._greeted:
-                self._greeted = True
-                self.stream.greet()
-                self._front.pump.unfinished(self)
-        elif data is not None:
-            self._broker_ended = True
+        returns = self.broker.returns
+        before = returns.greeted, returns.accepted
+        try:
+            self._to_client(self.broker.receive())
+        except FrameError as error:
+            self._lost("broker_malformed", f"the broker sends no frames: {error}")
+            return
+        if (returns.greeted, returns.accepted) != before:
+            if returns.greeted:
+                self.client.stream.greet()
+            if returns.accepted and self._opening is not None:
+                self._opening.accepted()
+            self._shared.pump.unfinished(self)
 
     def _lost(self, reason: str, claim: str) -> None:
-        self._front.note(reason, claim)
-        self._broker_ended = True
-        self._touch()
+        self._shared.journal.note(reason, claim)
+        self.broker.phase = Phase.ENDED
+        self.look()
 
-    def _keep_alive(self) -> None:
-        """Show the broker that the client is there, again and again while frames wait."""
-        client, ping = self.lane.client, self._front.protocol.ping
-        if self._broker_ended or client is None or not client.keep_alive_s or not ping:
-            return
-        if self._pinging is not None:
-            self._pinging = None
-            if not len(self.lane):
-                return
-            self.broker.send(ping)
-            self.returns.pings += 1
-            self._touch()
-        self._pinging = self._front.after(client.keep_alive_s * NS_PER_S // 2, self._keep_alive)
+    def _show_presence(self) -> None:
+        """Have drld ping the broker in the client's place while that is needed."""
+        client = self.lane.client
+        if client is not None and self.broker.returns.accepted and self._busy():
+            self.broker.keep_alive(client.keep_alive_s, self._busy, self.look)
+
+    def _busy(self) -> bool:
+        """Whether the broker may hear nothing of a client that sends frames."""
+        return bool(len(self.lane) or self.client.stream.held)
 
     # The end
 
+    def _part(self) -> None:
+        """Prepare the end that drld makes itself, where the broker could take it for a death."""
+        client, shared = self.lane.client, self._shared
+        if client is not None and shared.protocol.farewell and self.broker.returns.accepted:
+            self._hand_over = HandOver(shared.protocol, client, self.client, self.broker)
+
     def _end(self) -> None:
         """Do what is left to do when a side has ended."""
-        gate = self._front.pump.gate
-        if self._broker_ended:
+        gate, broker, client = self._shared.pump.gate, self.broker, self.client
+        deadlines = self._shared.pump.reactor.deadlines
+        if broker.phase is Phase.ENDED:
             gate.close(self.lane)
-            self._front.cancel(self._deadline)
-            self._front.cancel(self._pinging)
-            self._end_client()
-            self.broker.close()
-            if not len(self.lane) and self.client.sock is None:
-                self._front.forget(self)
+            self._patience.end()
+            deadlines.cancel(self._deadline)
+            client.end()
+            broker.close()
+            if not len(self.lane) and client.link.sock is None:
+                self._shared.succession.leave(self, self.lane.client)
+                self._on_end(self)
             return
-        self.client.read(False)
+        client.link.read(False)
         if self._frames is not None:
             return
         gate.close(self.lane)
-        if self._waiting:
+        if self._undelivered:
             return
-        if self._connected is None:
-            self._broker_ended = True
+        if broker.phase is Phase.UNBEGUN:
+            broker.phase = Phase.ENDED
             self._end()
-        elif self._connected and not self._end_said:
-            self._end_said = True
-            self._front.cancel(self._deadline)
-            self._deadline = self._front.after(BROKER_END_NS, self.fail)
-            self.broker.shutdown()
+        elif broker.phase is Phase.CONNECTED:
+            if self._hand_over is not None and not self._hand_over.done():
+                return
+            deadlines.cancel(self._deadline)
+            self._deadline = self._shared.pump.reactor.after(BROKER_END_NS, self.fail)
+            broker.finish()
 
     @property
-    def waiting(self) -> bool:
-        """Whether frames wait here, or the broker has not yet seen the end behind them."""
-        ends = self._client_ended and self._connected is not None
-        return not self._broker_ended and (ends or self._frames is not None or self._waiting)
-
-    @property
-    def _waiting(self) -> bool:
-        return bool(len(self.lane) or self.broker.chunks)
-
-    def _end_client(self) -> None:
-        if self.client.sock is not None and not self.client.ending:
-            self.client.send(self.stream.last_words())
-            self.client.end(CLIENT_END_NS)
-
-    def _client_closed(self, sock: socket.socket) -> None:
-        self._stamps.close(sock)
-        self._touch()
-
-    def _touch(self) -> None:
-        if not self._touched:
-            self._touched = True
-            self._front.pump.touch(self)
+    def _undelivered(self) -> bool:
+        return bool(len(self.lane) or self.broker.link.chunks)

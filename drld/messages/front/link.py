@@ -35,6 +35,7 @@ class Link:
         "_handler",
         "_mask",
         "_reactor",
+        "answered",
         "blocked",
         "broken",
         "chunks",
@@ -65,6 +66,8 @@ class Link:
         """Whether the socket is read."""
         self.ending = False
         """Whether `end` has been called."""
+        self.answered = False
+        """Whether the peer has closed its side after `end`, and not reset the connection."""
         self.on_close: Callable[[], None] | None = None
         """Is called when the socket is closed."""
 
@@ -131,14 +134,19 @@ class Link:
             self.reads = wanted
             self._update()
 
-    def receive(self, receive: Callable[[memoryview], int] | None = None) -> bytes | None:
-        """What has come; empty: nothing will come any more; None: nothing now.
+    def receive(
+        self, receive: Callable[[memoryview], int] | None = None, most: int = READ_BYTES
+    ) -> bytes | None:
+        """Read at most so many bytes.
 
         `receive` reads into a buffer in the place of the socket's `recv_into`.
+
+        Returns what has come; empty: nothing will come any more; None: nothing has come now.
         """
         assert self.sock is not None
+        view = _view if most >= READ_BYTES else _view[:most]
         try:
-            size = self.sock.recv_into(_view) if receive is None else receive(_view)
+            size = self.sock.recv_into(view) if receive is None else receive(view)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
@@ -224,7 +232,10 @@ class Link:
     def _ending(self, events: int) -> None:
         if events & WRITE:
             self._finish()
-        if self.broken or self.receive() == b"":
+        if self.broken:
+            self.close()
+        elif self.receive() == b"":
+            self.answered = not self.broken
             self.close()
 
     def _finish(self) -> None:

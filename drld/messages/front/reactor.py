@@ -10,7 +10,7 @@ import select
 from collections.abc import Callable
 from typing import TypeAlias
 
-from drld.messages.front.deadlines import Deadlines
+from drld.messages.front.deadlines import Deadline, Deadlines
 from drld.messages.front.timer import Timer
 
 Handler: TypeAlias = Callable[[int], None]
@@ -67,6 +67,10 @@ class Reactor:
         if first is not None and (at_ns is None or first < at_ns):
             at_ns = first
         self._timer.set(at_ns)
+
+    def after(self, delay_ns: int, act: Callable[[], None]) -> Deadline:
+        """Call `act` after this time, unless the deadline is cancelled."""
+        return self.deadlines.add(self.clock() + delay_ns, act)
 
     def close(self) -> None:
         """Close the descriptors."""

@@ -31,6 +31,11 @@ class Tls:
         self.ended = False
         """Whether the client has said that nothing follows."""
 
+    @property
+    def held(self) -> int:
+        """Bytes of a record that is not complete."""
+        return len(self._rest)
+
     def receive(self, data: bytes) -> Iterator[tuple[bytes, int]]:
         """Decrypt what came.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from drld.errors import FrameError
-from drld.messages.proxy_header import MOST_2, ProxyHeader, read, write
+from drld.messages.proxy_header import MOST_2, Endpoints, ProxyHeader, read, write
 from tests.fuzz.targets.base import Target
 
 
@@ -22,12 +22,11 @@ def check(data: bytes) -> bool:
     assert _read(data[: found.size]) == found
     for size in {0, 1, 12, 15, found.size // 2, found.size - 1} - {found.size}:
         assert _read(data[:size]) is None
-    if found.source is not None:
-        host, port = found.source
-        assert str(ip_address(host)) == host
-        again = read(write((host, port), (host, port)))
+    if found.endpoints is not None:
+        assert all(str(ip_address(host)) == host for host, _ in found.endpoints)
+        again = read(write(found.endpoints))
         assert again is not None
-        assert again.source == found.source
+        assert again.endpoints == found.endpoints
     return True
 
 
@@ -43,13 +42,16 @@ def seeds() -> Iterator[bytes]:
     """Headers of both versions."""
     yield b"PROXY TCP4 192.0.2.1 198.51.100.7 51234 1883\r\nrest"
     yield b"PROXY UNKNOWN\r\n"
-    yield write(("192.0.2.1", 51234), ("198.51.100.7", 1883)) + b"rest"
-    yield write(("2001:db8::1", 1), ("::1", 2))
-    yield write(("2001:db8::1", 1), ("127.0.0.1", 2))
+    yield write(Endpoints(("192.0.2.1", 51234), ("198.51.100.7", 1883))) + b"rest"
+    yield write(Endpoints(("2001:db8::1", 1), ("::1", 2)))
+    yield write(None)
 
 
 TARGET = Target(
     check,
     seeds,
-    words=(b"PROXY ", b"TCP4", b"TCP6", b"UNKNOWN", b"\r\n", write(("::1", 1), ("::1", 2))),
+    words=(
+        *(b"PROXY ", b"TCP4", b"TCP6", b"UNKNOWN", b"\r\n"),
+        write(Endpoints(("::1", 1), ("::1", 2))),
+    ),
 )

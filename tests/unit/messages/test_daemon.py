@@ -44,15 +44,17 @@ match = {{ broker = "nats", topic = "city.>" }}
 
 
 class Broker:
-    """Greets, and keeps what comes."""
+    """A server that greets, answers pings, and keeps what comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, greeting: bytes = INFO) -> None:
         self.received = b""
+        self._greeting = greeting
         self._news = trio.Condition()
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        await stream.send_all(INFO)
+        await stream.send_all(self._greeting)
         async for piece in stream:
+            await stream.send_all(b"PONG\r\n" * piece.count(b"PING\r\n"))
             async with self._news:
                 self.received += piece
                 self._news.notify_all()

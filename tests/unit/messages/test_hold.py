@@ -57,7 +57,7 @@ def test_the_backlog_does_not_depend_on_the_depth() -> None:
     for depth in (1, 2, 5):
         hold = a_hold(depth)
         offered(hold, "abcd")
-        backlogs.append(hold.backlog)
+        backlogs.append(hold.take_backlog())
     assert backlogs == [4 * MESSAGE] * 3
 
 

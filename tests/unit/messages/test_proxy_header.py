@@ -5,30 +5,31 @@ from __future__ import annotations
 import pytest
 
 from drld.errors import FrameError
-from drld.messages.proxy_header import MOST_2, ProxyHeader, read, write
+from drld.messages.proxy_header import MOST_2, Endpoint, Endpoints, ProxyHeader, read, write
 
 SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
 V1 = b"PROXY TCP4 192.0.2.1 198.51.100.7 51234 1883\r\n"
+ENDS = Endpoints(("192.0.2.1", 51234), ("198.51.100.7", 1883))
 V2 = SIGNATURE + bytes.fromhex("2111000cc0000201c6336407c822075b")
 
 
 @pytest.mark.parametrize(
-    ("data", "source"),
+    ("data", "endpoints"),
     [
-        (V1, ("192.0.2.1", 51234)),
-        (b"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n", ("2001:db8::1", 1)),
+        (V1, ENDS),
+        (b"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n", Endpoints(("2001:db8::1", 1), ("::1", 65535))),
         (b"PROXY UNKNOWN\r\n", None),
         (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None),
-        (V2, ("192.0.2.1", 51234)),
+        (V2, ENDS),
         (SIGNATURE + bytes.fromhex("20000000"), None),
         (SIGNATURE + bytes.fromhex("21310005") + b"abcde", None),
         # Fields behind the addresses are passed over.
-        (V2[:14] + b"\0\x0f" + V2[16:] + b"\x04\0\0", ("192.0.2.1", 51234)),
+        (V2[:14] + b"\0\x0f" + V2[16:] + b"\x04\0\0", ENDS),
     ],
 )
-def test_a_header_says_its_size_and_the_source(data: bytes, source: tuple[str, int] | None) -> None:
-    assert read(data + b"\x10\x00") == ProxyHeader(len(data), source)
-    assert read(data) == ProxyHeader(len(data), source)
+def test_a_header_says_its_size_and_the_addresses(data: bytes, endpoints: Endpoints | None) -> None:
+    assert read(data + b"\x10\x00") == ProxyHeader(len(data), endpoints)
+    assert read(data) == ProxyHeader(len(data), endpoints)
     for size in range(len(data)):
         assert read(data[:size]) is None
 
@@ -61,14 +62,16 @@ def test_anything_else_is_refused(data: bytes, claim: str) -> None:
         (("2001:db8::1", 1), ("fe80::1", 65535)),
     ],
 )
-def test_what_is_written_is_read(source: tuple[str, int], destination: tuple[str, int]) -> None:
-    header = write(source, destination)
-    assert read(header) == ProxyHeader(len(header), source)
+def test_what_is_written_is_read(source: Endpoint, destination: Endpoint) -> None:
+    header = write(Endpoints(source, destination))
+    assert read(header) == ProxyHeader(len(header), Endpoints(source, destination))
 
 
 def test_a_header_of_version_2_byte_by_byte() -> None:
-    assert write(("192.0.2.1", 51234), ("198.51.100.7", 1883)) == V2
+    assert write(ENDS) == V2
 
 
-def test_addresses_of_two_families_are_not_said() -> None:
-    assert write(("192.0.2.1", 1), ("::1", 2)) == SIGNATURE + bytes.fromhex("20000000")
+def test_addresses_of_two_families_and_unknown_ones_are_not_said() -> None:
+    local = SIGNATURE + bytes.fromhex("20000000")
+    assert write(Endpoints(("192.0.2.1", 1), ("::1", 2))) == local
+    assert write(None) == local

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from drld.daemon.running_plane import PlaneContext, RunningPlane
-from drld.messages.spec import MessagesSpec
+from drld.messages.registered.daemon.message_plane import MessagePlane
 from drld.spec import LimiterSpec
 
 
-def plane(context: PlaneContext, spec: LimiterSpec) -> RunningPlane | None:
-    """See `drld.daemon.running_plane`; None: the daemon is in front of no broker."""
-    if not spec.plane(MessagesSpec).serves:
-        return None
-    from drld.messages.registered.daemon.message_plane import MessagePlane
-
+def plane(context: PlaneContext, spec: LimiterSpec) -> RunningPlane:
+    """See `drld.daemon.running_plane`; a reload may add the first broker."""
     return MessagePlane(context, spec)

@@ -1,0 +1,138 @@
+"""The end of a connection at the broker: drld's socket there, and what comes back on it.
+
+Keep-alive. A broker of MQTT ends a connection on which nothing comes for 1.5 times its keep-alive.
+While the client's frames wait, or one of them is on its way, drld sends pings of its own. It keeps
+their answers from the client.
+
+The verdict. A broker says whether it accepts a client: MQTT by CONNACK, NATS by the answer to a
+PING behind CONNECT. `Returns.accepted` has this verdict. drld asks a NATS server itself (`ask`),
+because a client need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from drld.errors import FrameError
+from drld.messages.front.deadlines import Deadline
+from drld.messages.front.link import Link
+from drld.messages.front.reactor import Handler, Reactor
+from drld.messages.protocols import Protocol
+from drld.messages.spec import Address
+from drld.model import NS_PER_S
+
+
+class Phase(Enum):
+    """What drld's connection to the broker has come to."""
+
+    UNBEGUN = "unbegun"
+    DIALLING = "dialling"
+    CONNECTED = "connected"
+    FINISHED = "finished"
+    """drld has told the broker that nothing follows."""
+    ENDED = "ended"
+    """drld can send nothing to the broker any more."""
+
+
+class BrokerEnd:
+    """The broker of a connection."""
+
+    __slots__ = ("_ping_due", "_protocol", "_reactor", "link", "phase", "returns")
+
+    def __init__(self, protocol: Protocol, reactor: Reactor, handler: Handler, tls: bool) -> None:
+        """Do not connect yet.
+
+        Args:
+            protocol: the broker's.
+            reactor: watches the socket.
+            handler: gets the events of the socket.
+            tls: whether the client speaks TLS.
+        """
+        self._protocol = protocol
+        self._reactor = reactor
+        self.link = Link(reactor, handler)
+        self.returns = protocol.returns(tls=tls)
+        self.phase = Phase.UNBEGUN
+        self._ping_due: Deadline | None = None
+        """The time of drld's next ping; None: drld need not send any."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether drld can send nothing to the broker any more."""
+        return self.phase is Phase.ENDED
+
+    def connect(self, server: Address, header: bytes, done: Callable[[str | None], None]) -> None:
+        """Connect to the broker.
+
+        Args:
+            server: where the broker listens.
+            header: comes before all frames: a header of the PROXY protocol, or nothing.
+            done: gets the reason if it is not possible, or None. It may be called at once.
+        """
+        self.phase = Phase.DIALLING
+        if header:
+            self.link.chunks.insert(0, header)
+            self.link.queued += len(header)
+
+        def dialled(reason: str | None) -> None:
+            if reason is None and self.phase is Phase.DIALLING:
+                self.phase = Phase.CONNECTED
+            done(reason)
+
+        self.link.connect(server, dialled)
+
+    def receive(self) -> bytes:
+        """Read what the broker has sent; return what of it is for the client.
+
+        Raises:
+            FrameError: the broker sends no frames of its protocol.
+        """
+        data = self.link.receive()
+        if data:
+            try:
+                return self.returns.feed(data)
+            except FrameError:
+                self.phase = Phase.ENDED
+                raise
+        if data is not None:
+            self.phase = Phase.ENDED
+        return b""
+
+    def ping(self) -> None:
+        """Send a ping of drld's; its answer does not reach the client."""
+        self.link.send(self._protocol.ping)
+        self.returns.pings += 1
+
+    def keep_alive(
+        self, seconds: int, needed: Callable[[], bool], sent: Callable[[], None]
+    ) -> None:
+        """Show the broker that the client is there, as long as that is needed.
+
+        Args:
+            seconds: the keep-alive that the client has told the broker; 0: there is none.
+            needed: whether frames of the client's still wait.
+            sent: is called when a ping is to be sent in this turn.
+        """
+        if self._ping_due is not None or not seconds or not self._protocol.keep_alive:
+            return
+
+        def due() -> None:
+            self._ping_due = None
+            if needed() and not self.ended:
+                self.ping()
+                sent()
+                self.keep_alive(seconds, needed, sent)
+
+        self._ping_due = self._reactor.after(seconds * NS_PER_S // 2, due)
+
+    def finish(self) -> None:
+        """Tell the broker that nothing follows."""
+        self.phase = Phase.FINISHED
+        self.link.shutdown()
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.phase = Phase.ENDED
+        self._reactor.deadlines.cancel(self._ping_due)
+        self.link.close()
