@@ -1,6 +1,6 @@
 """The datapath of messages: the gate, and the buckets of the limits on its messages.
 
-It is pure: the time and the source of random drops are given.
+It is pure: the time and the source of random drops are arguments.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class _Limit:
 
 
 class Front(Protocol):
-    """What moves the messages (`drld.messages.front`)."""
+    """The part that moves the messages (`drld.messages.front`)."""
 
     def wake(self) -> None:
-        """Look again at `Gate.due_ns`: limits have changed."""
+        """Look again at `Gate.due_ns`, because limits have changed."""
 
     def counters(self) -> Mapping[str, int]:
-        """What it counts."""
+        """The counts by their names."""
 
 
 class MessageDatapath:
-    """Counts messages and lets them through (`drld.police.datapath.Datapath`)."""
+    """Counts messages and decides when they pass (`drld.police.datapath.Datapath`)."""
 
     name = "messages"
 
@@ -63,19 +63,21 @@ class MessageDatapath:
         self._limits: dict[int, _Limit] = {}
         self._now_ns = 0
         self.front: Front | None = None
-        """None: nothing listens."""
+        """The part that moves messages; None: no broker's front listens."""
 
     @property
     def limits(self) -> Collection[LimitSpec]:
-        """Those that are attached."""
+        """The limits that are attached."""
         return [limit.spec for limit in self._limits.values()]
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """See `Datapath.attach`. Messages that wait for a limit that is gone leave at once, as do
-        those of one that is of another kind now: of another excess or mode, or per client.
+        """See `Datapath.attach`.
+
+        Messages that wait for a removed limit leave at once. So do those of a limit that has
+        another kind now: another excess or mode, or a bucket for each client.
 
         Raises:
-            DatapathError: a topic filter is none of its broker's protocol.
+            DatapathError: a topic filter is not in the notation of its broker's protocol.
         """
         pairs = list(limits)
         self._check(limit for limit, _ in pairs)
@@ -105,7 +107,7 @@ class MessageDatapath:
         for limit in self._limits.values():
             match = match_of(limit.spec)
             for name in match.broker:
-                if name in stages:  # Another limiter of the fleet may have more brokers.
+                if name in stages:  # Other limiters of the fleet may have other brokers.
                     stages[name][1].append((match.topic, limit.stage))
         self.gate.set_limits(stages)
         if self.front is not None:
@@ -131,7 +133,7 @@ class MessageDatapath:
         drops, shadow = policy.excess is Excess.DROP, policy.mode is Mode.SHADOW
         if match.client is not None:
             assert policy.keyed is not None
-            # What would be dropped is what would wait.
+            # In shadow mode, the messages that would be dropped are those that would wait.
             make = ShadowBucket if shadow else DroppingClient if drops else self._waiting
             return PerClient(match.client, make, counts, _each(policy), policy.keyed.max_keys)
         if drops:
@@ -154,8 +156,9 @@ class MessageDatapath:
         return Waits(waiting, counts.waited, counts.recent(self._now_ns), clients)
 
     def record(self, limit_id: int) -> Recording | None:
-        """Record the arrivals of a limit from now on, until `stop_recording`; None: they are
-        recorded already.
+        """Record the arrivals of a limit from now on, until `stop_recording`.
+
+        Returns the recording; None: the arrivals are already being recorded.
 
         Raises:
             KeyError: there is no such limit.
@@ -167,7 +170,7 @@ class MessageDatapath:
         return counts.recording
 
     def records(self, limit_id: int, recording: Recording) -> bool:
-        """Whether a recording goes on; a limit that is removed ends it."""
+        """Whether a recording goes on; it ends with its limit."""
         limit = self._limits.get(limit_id)
         return limit is not None and limit.counts.recording is recording
 
@@ -202,8 +205,11 @@ class MessageDatapath:
             limit.stage.program(enforcement, now_ns)
 
     def snapshot(self, limit_id: int, flow: FlowKey | Lane) -> Policer:
-        """See `Datapath.snapshot`: the flow is a connection. Those that wait have taken their
-        tokens here, so that the next one's wait is known."""
+        """See `Datapath.snapshot`; the flow is a connection.
+
+        In the snapshot, messages that wait have taken their tokens. So it shows how long the next
+        one waits.
+        """
         limit, now_ns = self._limits[limit_id], self._now_ns
         stage, record, policy = limit.stage, limit.record, limit.spec.policy
         if isinstance(stage, DroppingBucket):
@@ -230,8 +236,8 @@ class MessageDatapath:
             self.front.wake()
 
     def counters(self) -> Mapping[str, int]:
-        """Messages that fell under no limit, those of clients that had to share a bucket, and what
-        the front counts."""
+        """The messages under no limit, those of clients that share a bucket, and the front's
+        counts."""
         shared = sum(
             limit.stage.overflowed
             for limit in self._limits.values()
@@ -244,12 +250,12 @@ class MessageDatapath:
         }
 
     def detach(self) -> None:
-        """See `Datapath.detach`: all that wait leave."""
+        """See `Datapath.detach`: all messages that wait leave."""
         self.attach((), self._now_ns)
 
 
 def _kind(spec: LimitSpec) -> tuple[object, ...]:
-    """What decides of which class a limit's stage is."""
+    """The properties that decide the class of a limit's stage."""
     return spec.policy.excess, spec.policy.mode is Mode.SHADOW, match_of(spec).client
 
 
@@ -259,7 +265,7 @@ def _each(policy: Policy) -> Enforcement:
 
 
 def _kept(limit: _Limit, spec: LimitSpec, record: Enforcement, now_ns: int) -> _Limit:
-    """A limit that stays, with another policy or match."""
+    """Keep a limit and its buckets, with another policy or match."""
     stage, old = limit.stage, limit.spec.policy
     limit.spec, limit.record = spec, record
     if isinstance(stage, PerClient):

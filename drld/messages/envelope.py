@@ -15,9 +15,9 @@ from typing import NamedTuple
 from drld.model import NS_PER_S
 
 MARGIN = Fraction(11, 10)
-"""Of the rate over the mean rate of the trace: the paper's."""
+"""The factor of the rate over the mean rate of the trace: the paper's."""
 QUANTILE = Fraction(99, 100)
-"""Of the messages, those that may not wait: the paper's."""
+"""The part of the messages that must not wait: the paper's."""
 
 
 class Envelope(NamedTuple):
@@ -38,13 +38,13 @@ def envelope(
     """The envelope of a trace.
 
     Args:
-        arrivals_ns: of messages, in their order.
-        duration_ns: of the recording; the last arrival may come earlier.
-        margin: of the rate over the trace's mean rate.
+        arrivals_ns: the arrivals of messages, in their order.
+        duration_ns: the duration of the recording; the last arrival may come earlier.
+        margin: the factor of the rate over the trace's mean rate.
         quantile: the part of the messages that do not wait.
 
     Raises:
-        ValueError: there is no message, or no time.
+        ValueError: the trace has no message, or no duration.
     """
     if not arrivals_ns or duration_ns <= 0:
         raise ValueError("a trace must have messages and a duration")
@@ -54,9 +54,9 @@ def envelope(
 
 
 def unfinished_work(arrivals_ns: Sequence[int], rate: Fraction) -> list[int]:
-    """What each message of a trace finds of unfinished work, of a bucket of any depth.
+    """The unfinished work that each message of a trace finds, in a bucket of any depth.
 
-    The unit is a message over (`rate.denominator` x 10**9), so that all of it is whole numbers.
+    The unit is a message over (`rate.denominator` x 10**9), so that all figures are whole numbers.
     """
     item, per_ns = rate.denominator * NS_PER_S, rate.numerator
     work, last_ns, found = 0, arrivals_ns[0], []
@@ -71,7 +71,7 @@ def unfinished_work(arrivals_ns: Sequence[int], rate: Fraction) -> list[int]:
 def spread(arrivals_ns: Sequence[int], duration_ns: int, parts: int = 10) -> list[int]:
     """The bursts of equal parts of a trace, each with the rate of the whole one.
 
-    Bursts of bursty traffic differ much between traces: an envelope is worth no more than these.
+    Bursts of bursty traffic differ much between traces, so an envelope is no more exact than these.
     Parts without a message are left out.
     """
     rate = envelope(arrivals_ns, duration_ns).rate

@@ -1,8 +1,8 @@
 """Frames: what the stream of a client of a message broker is cut into.
 
 A frame is a control packet of MQTT, or an operation of NATS with its payload. A message under a
-limit is a frame with a topic (NATS: a subject). The other frames say where they belong: most keep
-their place behind the messages that wait, and those that answer the broker do not.
+limit is a frame with a topic (NATS: a subject). Each other frame has a place: most frames stay
+behind the messages that wait, and frames that answer the broker do not.
 """
 
 from __future__ import annotations
@@ -12,55 +12,58 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 MAX_FRAME = 2 << 20
-"""The largest frame that is accepted unless the operator says otherwise, bytes. A nats-server takes
-payloads of 1 MiB by default, to which their heads add."""
+"""The default of the largest frame, bytes. A nats-server takes payloads of 1 MiB by default, and
+their heads come on top."""
 MAX_HEAD = 1 << 16
-"""The largest line of NATS, bytes. Heads of MQTT are bounded by their format."""
+"""The largest line of NATS, bytes. The format of MQTT bounds its heads."""
 CACHED_TOPICS = 8192
-"""Topics whose text is remembered, of all connections together."""
+"""The number of topics whose text a codec remembers, for all connections together."""
 CACHED_BYTES = 256
-"""The longest of these."""
+"""The longest topic that a codec remembers, bytes."""
 
 
 class Place(Enum):
-    """Where a frame may stand among the messages of its connection that wait."""
+    """The place of a frame among the messages of its connection that wait."""
 
     KEEPS = "keeps"
-    """Behind those before it, as the client sent it."""
+    """The frame leaves behind the messages that the client sent before it."""
     OVERTAKES = "overtakes"
-    """At once: the broker or the client waits for it, and no message depends on its place."""
+    """The frame leaves at once: the broker or the client waits for it, and no message depends on
+    its place."""
 
 
 class Frame(NamedTuple):
     """A whole frame of a client."""
 
     data: bytes
-    """As the client sent it; empty: nothing is forwarded."""
+    """The bytes that the client sent; empty: drld forwards nothing."""
     end: int
-    """Offset in the client's stream just behind the last byte."""
+    """The offset in the client's stream just behind the last byte."""
     topic: str | None
-    """Of a message, with topic aliases resolved; None: it is no message."""
+    """The topic of a message, with topic aliases resolved; None: the frame is no message."""
     place: Place
     alias: int = 0
-    """The topic alias in it (MQTT 5); 0: none. Then `Reader.forward` says what is forwarded."""
+    """The topic alias of the message (MQTT 5); 0: it has none. With an alias, `Reader.forward`
+    makes the bytes that drld forwards."""
     answer: bytes = b""
-    """What drld answers in the broker's place: through `Returns.insert`, at once."""
+    """The bytes that drld answers in the broker's place, at once: through `Returns.insert`."""
 
 
 class Client(NamedTuple):
-    """What a client says of itself when it connects."""
+    """A client's own words about itself when it connects."""
 
     id: str
-    """MQTT: the client identifier, empty if the broker is to choose one; NATS: its name."""
+    """MQTT: the client identifier, empty if the broker is to choose it. NATS: the client's name."""
     user: str | None
+    """The user name; None: the client has said none."""
     version: int
-    """Of the protocol: 4 (MQTT 3.1.1) or 5 (MQTT 5); NATS: as the client says."""
+    """The version of the protocol: 4 (MQTT 3.1.1) or 5 (MQTT 5). NATS: the client's number."""
     keep_alive_s: int
-    """The longest pause between frames after which the broker keeps the connection; 0: any."""
+    """The longest pause between frames after which the broker keeps the connection, s; 0: any."""
 
 
 class Reader(Protocol):
-    """The direction from a client to its broker, of one connection."""
+    """Cuts the bytes from a client to its broker into frames, for one connection."""
 
     client: Client | None
     """None until the client has connected."""
@@ -73,55 +76,54 @@ class Reader(Protocol):
         ...
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete, in their order; take all of them.
+        """The frames that these bytes complete, in their order; the caller takes all of them.
 
         Raises:
-            FrameError: what follows the frames is malformed or too large. The connection cannot
-                be read further.
+            FrameError: the bytes behind the frames are malformed, or a frame is too large. The
+                connection cannot be read further.
         """
         ...
 
     def forward(self, frame: Frame) -> bytes:
-        """What the broker is sent for a frame: `frame.data`, unless it has an alias.
+        """The bytes that the broker gets for a frame: `frame.data`, unless it has an alias.
 
-        Frames with an alias come here in the order in which they are forwarded.
+        Frames with an alias come here in the order in which drld forwards them.
         """
         ...
 
     def drop(self, frame: Frame) -> bytes:
-        """Take note that a message is not forwarded.
+        """Take in that drld does not forward a message.
 
-        Returns:
-            The client's acknowledgement, for `Returns.insert`; empty: the protocol has none.
+        Returns the client's acknowledgement, for `Returns.insert`; empty: the protocol has none.
         """
         ...
 
 
 class Returns(Protocol):
-    """The direction from a broker to its client, of one connection."""
+    """Passes the bytes from a broker to its client, for one connection."""
 
     greeted: bool
     """Whether the broker's first frame has passed."""
     accepted: bool
     """Whether the broker has accepted the client."""
     held: int
-    """Bytes that `insert` took and that wait for the end of a frame of the broker."""
+    """Bytes that `insert` has taken, and that wait for the end of a frame of the broker."""
     pings: int
-    """Answers of the broker that the client does not get: drld has sent so many pings of its own
-    (`Protocol.ping`)."""
+    """The number of drld's own pings (`Protocol.ping`) that the broker has not answered. Their
+    answers do not reach the client."""
 
     def feed(self, data: bytes) -> bytes:
-        """What the client is sent for these bytes of the broker.
+        """The bytes that the client gets for these bytes of the broker.
 
         Raises:
-            FrameError: the broker's bytes are no frames.
+            FrameError: the broker's bytes are not frames of its protocol.
         """
         ...
 
     def insert(self, data: bytes) -> bytes:
-        """Have a frame of drld's own between the broker's frames, after its first.
+        """Put a frame of drld's own between the broker's frames, behind the first one.
 
-        Returns:
-            What the client is sent now; empty: `feed` returns it when the place for it comes.
+        Returns the bytes that the client gets now; empty: `feed` returns them at the next end of a
+        frame.
         """
         ...

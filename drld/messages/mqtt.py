@@ -1,18 +1,18 @@
 """MQTT 3.1.1 and 5: the control packets of a client, and of its broker.
 
-Only PUBLISH is read as far as limits need: QoS, topic, packet identifier and topic alias. Of other
-packets the kind, the flags and the length are checked, and the broker judges the rest.
+drld reads of a PUBLISH only the fields that limits need: QoS, topic, packet identifier and topic
+alias. Of other packets it checks the kind, the flags and the length; the broker judges the rest.
 
 Topic aliases (MQTT 5, 3.3.2.3.4). A client defines an alias once and then leaves the topic out. The
-broker does not know an alias whose definition was dropped. So the reader follows which it knows,
-and puts the topic back into the first message that uses another one.
+broker does not know an alias whose definition was dropped. So the reader follows which aliases the
+broker knows, and puts the topic back into the first message that uses another one.
 
 Dropped messages. QoS 0 has no acknowledgement. For QoS 1 drld sends PUBACK, and for QoS 2 PUBREC.
 In MQTT 5 they have the reason 0x97, Quota exceeded, which also ends the exchange of QoS 2. A client
 that goes on nevertheless (paho) gets its PUBCOMP from the broker. MQTT 3.1.1 has no reasons: the
-client believes that its message was delivered. It goes on with PUBREL, which the reader answers
-with PUBCOMP, as the broker knows nothing of the message. Acknowledgements may leave in another
-order than messages came: only clients must keep the order (4.6).
+client believes that its message was delivered. It goes on with PUBREL. The reader answers this with
+PUBCOMP, because the broker knows nothing of the message. Acknowledgements may leave in another
+order than their messages came: only clients must keep the order (4.6).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from drld.messages.mqtt_packet import (
 MAX_CONNECT = 1 << 18
 """The largest CONNECT, bytes."""
 MAX_ALIAS_BYTES = 1 << 20
-"""Of a connection's aliases, bytes; each counts as its topic's and `ALIAS_BYTES`."""
+"""The most memory of a connection's aliases, bytes; each counts as its topic and `ALIAS_BYTES`."""
 ALIAS_BYTES = 128
+"""The memory of an alias beside its topic, bytes."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 2, 3, 5, 6, 14, 15
 _NAMES = {
@@ -43,18 +44,18 @@ _NAMES = {
     7: "PUBCOMP", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", _DISCONNECT: "DISCONNECT",
     _AUTH: "AUTH",
 }  # fmt: skip
-"""What a client may send."""
+"""The packets that a client may send."""
 _FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
 _PINGRESP = 0xD0
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, _AUTH), _OVERTAKES)
 _MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
-"""DISCONNECT of MQTT 5."""
+"""DISCONNECT of MQTT 5 with the reasons Malformed packet and Packet too large."""
 _make = Frame._make
 
 
 class MqttReader:
-    """From a client to its broker."""
+    """Cuts the stream from a client to its broker into packets (`drld.messages.frame.Reader`)."""
 
     __slots__ = (
         "_alias_bytes",
@@ -74,16 +75,16 @@ class MqttReader:
         self._rest = bytearray()
         """The beginning of a frame."""
         self._needed = 2
-        """So many bytes must `_rest` have before another look at it can help."""
+        """The number of bytes that `_rest` must have before another look at it can help."""
         self.offset = 0
-        """Of the first byte that is in no frame yet, in the client's stream."""
+        """See `Reader.offset`."""
         self._aliases: dict[int, str] = {}
-        """As the client has defined them."""
+        """The topics of the aliases that the client has defined."""
         self._alias_bytes = 0
         self._known: dict[int, str] = {}
-        """Those that the broker has been sent."""
+        """The topics of the aliases that the broker knows."""
         self._dropped: set[int] = set()
-        """Identifiers of messages of QoS 2 that were dropped and wait for PUBREL."""
+        """The identifiers of dropped messages of QoS 2 that wait for PUBREL."""
 
     @property
     def held(self) -> int:
@@ -178,7 +179,7 @@ class MqttReader:
             if not identifier:
                 raise FrameError("PUBLISH.packet_id: must be at least 1 (got 0)")
             if qos == 2 and identifier in self._dropped:
-                # The client repeats what it has not yet been told of.
+                # The client repeats a message, as it has not seen the acknowledgement yet.
                 return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
@@ -215,7 +216,7 @@ class MqttReader:
         return alias, topic
 
     def _other(self, frame: bytes, at: int, end: int) -> Frame:
-        """Any packet that is no message."""
+        """The frame of a packet that is no message."""
         kind, length = frame[0] >> 4, len(frame) - at
         name = _NAMES.get(kind)
         if name is None:
@@ -244,7 +245,7 @@ class MqttReader:
         return Frame(frame, end, None, _PLACES.get(kind, _KEEPS))
 
     def _check_size(self, head: bytes, size: int) -> None:
-        """Refuse what is too large, or no MQTT at all, before all of it is there."""
+        """Refuse a packet that is too large, or no MQTT, before all of it is there."""
         if self.client is None:
             if head[0] != _CONNECT << 4:
                 raise FrameError(_no_mqtt(head))
@@ -262,7 +263,7 @@ class MqttReader:
 
 
 def _no_mqtt(head: bytes) -> str:
-    """Why a connection that begins with these two bytes is refused."""
+    """The reason why drld refuses a connection that begins with these two bytes."""
     if head == b"\x16\x03":
         return "client: must speak MQTT without TLS here (got a TLS handshake)"
     if head in (b"GE", b"HE", b"PO"):
@@ -271,8 +272,10 @@ def _no_mqtt(head: bytes) -> str:
 
 
 class MqttReturns:
-    """From a broker to its client: passes all but the answers to pings of drld's, and knows where
-    packets end."""
+    """Passes the stream from a broker to its client (`drld.messages.frame.Returns`).
+
+    It leaves out the answers to drld's pings, and knows where packets end.
+    """
 
     __slots__ = ("_beginning", "_head", "_left", "_queue", "accepted", "greeted", "held", "pings")
 
@@ -280,14 +283,14 @@ class MqttReturns:
         self.greeted = False
         self.accepted = False
         self._beginning: bytearray | None = bytearray()
-        """What the broker has sent until CONNACK; None: CONNACK has come."""
+        """The bytes that the broker has sent until CONNACK; None: CONNACK has come."""
         self.held = 0
         self.pings = 0
         self._queue: list[bytes] = []
         self._head = b""
-        """The first bytes of a packet whose length is not known yet; they have been passed on."""
+        """The first bytes of a packet whose length is not known yet; the client has them."""
         self._left = 0
-        """Bytes that are missing of the packet that has begun."""
+        """The number of missing bytes of the packet that has begun."""
 
     def feed(self, data: bytes) -> bytes:
         """See `Returns.feed`."""
@@ -353,7 +356,7 @@ class MqttReturns:
 
 
 def _length(data: bytes | bytearray, start: int, size: int) -> tuple[int, int]:
-    """The length in a packet's head, and where it ends; 0: not all of it is there."""
+    """The length in a packet's head, and the offset behind it; 0: not all of it is there."""
     value = 0
     for position in range(4):
         at = start + 1 + position

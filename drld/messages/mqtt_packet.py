@@ -10,12 +10,12 @@ from drld.messages.frame import CACHED_BYTES, CACHED_TOPICS, Client
 MQTT_3_1_1 = 4
 MQTT_5 = 5
 QUOTA_EXCEEDED = b"\x97"
-"""The reason code of a message above its limit (MQTT 5, 2.4)."""
+"""The reason code for a message above its limit (MQTT 5, 2.4)."""
 SHUTTING_DOWN = b"\xe0\x01\x8b"
 """DISCONNECT of MQTT 5 with the reason Server shutting down."""
 TOPIC_ALIAS = 0x23
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
-"""CONNACK of 3.1.1; clients of any version understand its first byte behind the flags."""
+"""CONNACK of MQTT 3.1.1; clients of any version understand its first byte behind the flags."""
 
 _BYTE, _TWO, _FOUR, _VARINT, _BINARY, _PAIR = range(6)
 _PROPERTIES = {
@@ -26,12 +26,12 @@ _PROPERTIES = {
     **dict.fromkeys((0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F), _BINARY),
     0x26: _PAIR,
 }
-"""Types of properties (MQTT 5, 2.2.2.2)."""
+"""The types of properties (MQTT 5, 2.2.2.2)."""
 _WIDTHS = {_BYTE: 1, _TWO: 2, _FOUR: 4}
 
 
 class Cursor:
-    """Reads the fields of a control packet, and names the one that is wrong."""
+    """Reads the fields of a control packet; its errors name the wrong field."""
 
     __slots__ = ("at", "data", "packet")
 
@@ -41,11 +41,11 @@ class Cursor:
         self.at = at
 
     def wrong(self, field: str, claim: str) -> FrameError:
-        """An error about a field."""
+        """Make an error about a field."""
         return FrameError(f"{self.packet}.{field}: {claim}")
 
     def skip(self, field: str, size: int) -> int:
-        """Pass so many bytes, and return where they begin."""
+        """Pass this number of bytes, and return the offset at which they begin."""
         start = self.at
         self.at += size
         if self.at > len(self.data):
@@ -54,16 +54,16 @@ class Cursor:
         return start
 
     def byte(self, field: str) -> int:
-        """An integer of one byte."""
+        """Read an integer of one byte."""
         return self.data[self.skip(field, 1)]
 
     def two(self, field: str) -> int:
-        """An integer of two bytes."""
+        """Read an integer of two bytes."""
         start = self.skip(field, 2)
         return self.data[start] << 8 | self.data[start + 1]
 
     def varint(self, field: str) -> int:
-        """A variable byte integer."""
+        """Read a variable byte integer."""
         value = 0
         for shift in (0, 7, 14, 21):
             byte = self.byte(field)
@@ -73,17 +73,17 @@ class Cursor:
         raise self.wrong(field, "must have at most 4 bytes (the fourth says that more follow)")
 
     def binary(self, field: str) -> bytes:
-        """Binary data with its length before it."""
+        """Read binary data that follows on its length."""
         size = self.two(field)
         start = self.skip(field, size)
         return self.data[start : self.at]
 
     def text(self, field: str) -> str:
-        """A text in UTF-8."""
+        """Read a text in UTF-8."""
         return decoded(f"{self.packet}.{field}", self.binary(field))
 
     def properties(self) -> int:
-        """Pass the properties, and return the topic alias among them; 0: there is none."""
+        """Pass the properties, and return the topic alias among them; 0: there is no alias."""
         size = self.varint("properties")
         end = self.skip("properties", size) + size
         self.at = end - size
@@ -114,7 +114,7 @@ class Cursor:
 
 
 def decoded(field: str, raw: bytes) -> str:
-    """A text of the protocol."""
+    """Decode a text; `field` is its name for errors."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -171,7 +171,7 @@ def connect(data: bytes, at: int) -> Client:
 
 
 def varint(value: int) -> bytes:
-    """A variable byte integer."""
+    """Write a variable byte integer."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -181,7 +181,7 @@ def varint(value: int) -> bytes:
 
 
 def body(data: bytes) -> int:
-    """Where the part of a whole control packet behind its length begins."""
+    """The offset behind the length in a whole control packet."""
     at = 1
     while data[at] > 0x7F:
         at += 1

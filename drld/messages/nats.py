@@ -1,14 +1,14 @@
 """NATS: the operations of a client (CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG), and of its server.
 
-Only PUB and HPUB are read as far as limits need: subject and sizes. Of other lines the operation is
-checked, and the server judges the rest.
+drld reads of PUB and HPUB only the fields that limits need: subject and sizes. Of other lines it
+checks the operation; the server judges the rest.
 
-A PING keeps its place: a client that flushes sends one behind its messages, and their PONG says
-that the server has them all.
+A PING keeps its place: a client that flushes sends one behind its messages, and its PONG says that
+the server has them all.
 
-Dropped messages. NATS has no acknowledgement for a message of its own, so the client hears nothing;
-in verbose mode it gets the +OK that each operation has. A request whose message is dropped gets no
-reply either: it ends with the client's own timeout.
+Dropped messages. NATS does not acknowledge single messages, so the client gets no answer. In
+verbose mode it gets the +OK that each operation has. A request whose message is dropped gets no
+reply, and ends with the client's own timeout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from drld.messages.frame import (
 T = TypeVar("T")
 
 MAX_INFO = 1 << 20
-"""The largest line of a server, bytes."""
+"""The largest line that a server may send, bytes."""
 
 _LINE_END = b"\r\n"
 _OTHERS = frozenset((b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT"))
@@ -44,7 +44,7 @@ _LONGEST = max(map(len, _OPERATIONS))
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _make = Frame._make
 _OWN = ("connect_urls", "ws_connect_urls", "ip", "tls_available")
-"""Fields of INFO that are drld's to set: addresses at which a client would pass it by, and TLS."""
+"""The fields of INFO that drld sets: addresses by which a client could bypass drld, and TLS."""
 
 
 class NatsReader:
@@ -56,15 +56,15 @@ class NatsReader:
         self.client: Client | None = None
         self._max_frame = max_frame
         self._verbose = True
-        """So are clients that have not said otherwise."""
+        """Whether each operation is acknowledged: the default of NATS."""
         self._rest = bytearray()
         """The beginning of a frame."""
         self._needed = 1
-        """So many bytes must `_rest` have before another look at it can help."""
+        """The number of bytes that `_rest` must have before another look at it can help."""
         self._searched = 0
-        """So many bytes of `_rest` have no end of a line."""
+        """The number of bytes of `_rest` that are known to have no end of a line."""
         self.offset = 0
-        """Of the first byte that is in no frame yet, in the client's stream."""
+        """See `Reader.offset`."""
 
     @property
     def held(self) -> int:
@@ -91,7 +91,7 @@ class NatsReader:
                 raise _error("line", f"must end with CR LF (got {line[:40]!r} with LF alone)")
             line_end += 1
             words = line.split(b" ")
-            # As clients write it; two spaces stand where there is no reply subject.
+            # The form that clients write; two spaces stand where there is no reply subject.
             if words[0] == b"PUB" and 3 <= len(words) <= 4 and words[1] and b"\t" not in line:
                 raw, digits = words[1], words[-1] or words[-2]
             else:
@@ -129,12 +129,12 @@ class NatsReader:
         return b"+OK\r\n" if self._verbose else b""
 
     def _joined(self, data: bytes) -> bytes:
-        """What has no frame yet, and these bytes; empty: they complete nothing."""
+        """The bytes that are in no frame yet, and these; empty: these complete no frame."""
         rest = self._rest
         rest += data
         if len(rest) < self._needed:
             return b""
-        # The first bytes say whether the line may be one at all; later ones do not.
+        # Only the first bytes of a line can show that it is no operation.
         checked = self._searched > _LONGEST and len(rest) <= MAX_HEAD
         if checked and rest.find(b"\n", self._searched) < 0:
             self._searched = len(rest)
@@ -144,7 +144,7 @@ class NatsReader:
         return data
 
     def _other(self, operation: bytes, line: bytes, end: int) -> Frame:
-        """Any operation that is no message."""
+        """The frame of an operation that is no message."""
         if operation not in _OTHERS:
             _check_operation(operation)
         if operation == b"CONNECT":
@@ -164,11 +164,12 @@ class NatsReader:
 
 
 class NatsReturns:
-    """From a server to its client: passes all but what leads the client past drld.
+    """Passes the stream from a server to its client (`drld.messages.frame.Returns`).
 
-    INFO loses the addresses of servers, or gets drld's own in their place (`advertise`), and says
-    whether drld wants TLS. Its other fields pass, `ldm` among them: a client that a server in lame
-    duck mode sends away connects to drld again.
+    It leaves out the answers to drld's pings. INFO loses the addresses of servers, by which a
+    client could bypass drld, or gets drld's own in their place (`advertise`). It says whether drld
+    wants TLS. Its other fields pass, `ldm` among them: a client that a server in lame duck mode
+    sends away connects to drld again.
     """
 
     __slots__ = (
@@ -185,9 +186,9 @@ class NatsReturns:
         self._advertise = advertise
         self._queue: list[bytes] = []
         self._rest = b""
-        """The beginning of a line; the client has nothing of it yet."""
+        """The beginning of a line, of which the client has no byte yet."""
         self._left = 0
-        """Bytes that are missing of a payload."""
+        """The number of missing bytes of a payload."""
 
     def feed(self, data: bytes) -> bytes:
         """See `Returns.feed`."""
@@ -238,7 +239,7 @@ class NatsReturns:
         return b""
 
     def _answers(self) -> list[bytes]:
-        """Take what was to be inserted."""
+        """Take out the answers that wait."""
         answers, self._queue, self.held = self._queue, [], 0
         return answers
 
@@ -272,7 +273,7 @@ _cached_subject = lru_cache(CACHED_TOPICS)(_subject)
 
 
 def _size(line: bytes) -> int:
-    """Of the payload behind a line of the server, bytes."""
+    """The size of the payload behind a line of the server, bytes."""
     digits = line[:-2].rpartition(b" ")[2]
     if not digits.isdigit() or len(digits) > 10 or not line.endswith(_LINE_END):
         raise FrameError(f"MSG.size: must be a number of bytes (got {digits[:20]!r})")
@@ -291,7 +292,7 @@ def _object(name: str, text: bytes) -> dict[str, object]:
 
 
 def _field(said: Mapping[str, object], name: str, type_: type[T], default: T) -> T:
-    """A field of CONNECT."""
+    """The value of a field of CONNECT."""
     value = said.get(name)
     if value is None:
         return default
@@ -301,7 +302,7 @@ def _field(said: Mapping[str, object], name: str, type_: type[T], default: T) ->
 
 
 def _words(line: bytes) -> list[bytes]:
-    """An operation and its arguments."""
+    """The words of a line: an operation and its arguments."""
     words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
     if not words or not line.startswith(words[0]):
         raise _error("line", f"must begin with an operation (got {line[:40]!r})")
@@ -309,7 +310,7 @@ def _words(line: bytes) -> list[bytes]:
 
 
 def _subject_and_size(operation: bytes, words: list[bytes]) -> tuple[bytes, bytes]:
-    """Of a message, from its head."""
+    """The subject and the size of a message from its head."""
     has_headers = operation == b"HPUB"
     if not 3 <= len(words) - has_headers <= 4:
         claim = "must have a subject, a reply subject at most, and its sizes"
@@ -325,7 +326,7 @@ def _subject_and_size(operation: bytes, words: list[bytes]) -> tuple[bytes, byte
 
 
 def _check_line(line: bytes) -> None:
-    """Refuse the beginning of a line that can be none."""
+    """Refuse a line whose beginning shows that it is no operation."""
     if len(line) > MAX_HEAD:
         raise _error("line", f"must have at most {MAX_HEAD} bytes (got more)")
     word = line[: _LONGEST + 1].replace(b"\t", b" ").split(b" ")[0].rstrip(b"\r").upper()
@@ -334,7 +335,7 @@ def _check_line(line: bytes) -> None:
 
 
 def _check_operation(word: bytes) -> None:
-    """Refuse an operation that is none of a client's."""
+    """Refuse an operation that clients do not send."""
     if word in _HTTP:
         raise _error("client", "must speak NATS over TCP (got HTTP; WebSocket is not supported)")
     if word[:2] == b"\x16\x03":
@@ -344,5 +345,5 @@ def _check_operation(word: bytes) -> None:
 
 
 def _error(field: str, claim: str) -> FrameError:
-    """An error that the client is told as servers tell theirs."""
+    """An error with the answer that NATS servers give."""
     return FrameError(f"{field}: {claim}", b"-ERR 'Parser Error'\r\n")

@@ -1,4 +1,4 @@
-"""What it costs to split a bucket among brokers: the DRL penalty (SRTM 2021, section II-A).
+"""The cost of a bucket that is split among brokers: the DRL penalty (SRTM 2021, section II-A).
 
 Under Poisson arrivals a token bucket (r, b) is an M/D/1 queue with the service time 1/r. A message
 waits if the unfinished work U that it finds is above b - 1, so that its mean access delay is
@@ -8,7 +8,7 @@ waits if the unfinished work U that it finds is above b - 1, so that its mean ac
 With a k-th of the rate and of the depth, both factors grow. The *law of the tail* follows from how
 the burst is profiled (`envelope`): b - 1 is the 99th percentile of U. A broker with the share w of
 the load, of r and of b sees the same distribution of U, counted in services that take 1 / w as
-long. So its 99th percentile of the delay is what of b its bucket lacks, at its rate:
+long. Its bucket lacks b (1 - w) of b. So the 99th percentile of its delay is this lack at its rate:
 
     p99 = b (1 - w) / (w r)
 """
@@ -19,7 +19,7 @@ from decimal import Decimal, localcontext
 from math import floor
 
 _GUARD = 30
-"""Digits beyond those that cancel."""
+"""Decimal digits beyond those that cancel in the sum."""
 
 
 def work_above(work: float, rho: float) -> float:
@@ -47,12 +47,12 @@ def work_above(work: float, rho: float) -> float:
 
 
 def mean_delay(rate: float, burst: float, rho: float) -> float:
-    """The mean access delay by eq. (1), s.
+    """The mean access delay according to eq. (1), s.
 
     Args:
-        rate: of the bucket, messages/s.
-        burst: depth of the bucket, messages, at least 1.
-        rho: arrival rate over `rate`.
+        rate: the bucket's fill rate, messages/s.
+        burst: the bucket's depth, messages, at least 1.
+        rho: the arrival rate over `rate`.
     """
     return work_above(burst - 1, rho) / (2 * rate * (1 - rho))
 

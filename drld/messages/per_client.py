@@ -1,11 +1,11 @@
-"""A limit with a bucket for each client, as `match.client` tells clients apart.
+"""A limit with a bucket for each client: `match.client` says by which property.
 
-Rate and burst are each client's. Nothing is divided: a client that publishes through brokers of
-several limiters has a bucket at each. So no limiter has to know of the others.
+Each client has the whole rate and burst. Nothing is divided: a client that publishes through
+brokers of several limiters has a bucket at each. So limiters need not know of each other.
 
-A bucket that is full, and that none waits for, differs in nothing from a new one, so it may be
-forgotten; this happens as buckets are added, to a few each time. Beyond `most` buckets, further
-clients share one, for strangers choose their names; no client gains by it.
+A full bucket for which no message waits is like a new one, so the limit may forget it. This happens
+to a few buckets each time that one is added. Strangers choose their names, so the number of buckets
+has a bound. Clients beyond it share one bucket, and no client gains by that.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from drld.messages.waiting import OPEN
 from drld.model import Enforcement
 
 MOST = 100_000
-"""Buckets of one limit: some 60 MB."""
+"""The most buckets of one limit: some 60 MB."""
 _LOOKED_AT = 4
-"""Buckets that are looked at for each new one: more than one, so that their number falls."""
+"""Buckets that may be forgotten for each new one: more than one, so that their number falls."""
 
 
 class Bucket(Stage, Protocol):
-    """What each client has: a bucket of the excess and mode of the limit."""
+    """The bucket of one client; its class depends on the excess and mode of the limit."""
 
     def __len__(self) -> int:
         """The number of messages that wait."""
@@ -37,16 +37,16 @@ class Bucket(Stage, Protocol):
         """Enforce this record from now on."""
 
     def tokens(self, now_ns: int) -> int:
-        """The whole tokens that it would hold now."""
+        """The whole tokens that the bucket would hold now."""
         ...
 
     def full(self, now_ns: int) -> bool:
-        """Whether it differs in nothing from a new one."""
+        """Whether the bucket is like a new one."""
         ...
 
 
 Make: TypeAlias = Callable[[Counts, Enforcement, int], Bucket]
-"""Makes a bucket: from the counts, the record and the time, ns."""
+"""Makes a bucket from the counts, the record and the time in ns."""
 
 
 class PerClient:
@@ -66,18 +66,26 @@ class PerClient:
     def __init__(
         self, by: ByClient, make: Make, counts: Counts, record: Enforcement, most: int
     ) -> None:
-        """`most`: buckets that it keeps."""
+        """Begin without buckets.
+
+        Args:
+            by: the property by which clients are known.
+            make: makes a client's bucket.
+            counts: the counts of the limit.
+            record: the record of each client's bucket.
+            most: the most buckets, without the one that further clients share.
+        """
         self._by = by
         self._make = make
         self._counts = counts
         self._record = record
         self._most = most
         self._buckets: dict[str, Bucket] = {}
-        """Those that were used last are the last."""
+        """The clients' buckets by their keys; the newest are the last."""
         self._shared: Bucket | None = None
-        """Of the clients beyond `most`."""
+        """The bucket that the clients beyond the bound share."""
         self.overflowed = 0
-        """Messages that had to share that bucket."""
+        """The number of messages of clients that share a bucket."""
 
     def __len__(self) -> int:
         """The number of clients with a bucket of their own."""
@@ -92,7 +100,7 @@ class PerClient:
         return bucket.offer(message, now_ns)
 
     def of(self, lane: Lane) -> Bucket | None:
-        """The bucket of a connection's client; None: it has none yet."""
+        """The bucket of a connection's client; None: the client has none yet."""
         return self._buckets.get(key_of(lane, self._by))
 
     def _new(self, key: str, now_ns: int) -> Bucket:
@@ -125,12 +133,12 @@ class PerClient:
 
 
 def key_of(lane: Lane, by: ByClient) -> str:
-    """What a connection's client is known by; one that has not said it is known by its address."""
+    """The key of a connection's client: its identifier or user, or else its address."""
     client = lane.client
     if client is not None:
         if by is ByClient.ID and client.id:
             return client.id
         if by is ByClient.USER and client.user:
             return client.user
-    # No client can name itself so: a zero byte is in no identifier.
+    # No client can take such a name: identifiers have no zero byte.
     return lane.address if by is ByClient.ADDRESS else f"\0{lane.address}"

@@ -1,4 +1,4 @@
-"""The protocols of message brokers, by their names in the configuration."""
+"""The protocols of message brokers by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReturnsFactory(Shape):
     """Makes the `Returns` of a connection."""
 
     def __call__(self, *, tls: bool = False) -> Returns:
-        """`tls`: whether drld asks its client for TLS."""
+        """Make it; `tls` says whether drld asks the client for TLS."""
         ...
 
 
@@ -24,21 +24,21 @@ class ReaderFactory(Shape):
     """Makes the `Reader` of a connection."""
 
     def __call__(self, max_frame: int) -> Reader:
-        """`max_frame`: the largest frame, bytes."""
+        """Make it; `max_frame` is the largest frame in bytes."""
         ...
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a broker's connections are read."""
+    """The codecs and the habits of a protocol."""
 
     reader: ReaderFactory
     returns: ReturnsFactory
     tls_after_greeting: bool
-    """Whether TLS begins only after the broker's first frame, which is sent without (NATS). What
-    `Returns.feed` returns until it has `greeted` is sent in the clear."""
+    """Whether TLS begins only behind the broker's first frame (NATS). The bytes that `Returns.feed`
+    returns until it has `greeted` go to the client without TLS."""
     one_per_client: bool
-    """Whether the broker ends a client's connection when another one comes with its identifier."""
+    """Whether the broker ends the older one of two connections with the same client identifier."""
     ping: bytes
     """The frame that every broker answers at once, behind what it has sent before."""
     keep_alive: bool

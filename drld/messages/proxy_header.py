@@ -1,7 +1,7 @@
-"""The header with which a proxy says whose connection it passes on (PROXY protocol, 1 and 2).
+"""The PROXY protocol, versions 1 and 2: a proxy's header with the addresses of its client.
 
-Source: *The PROXY protocol*, versions 1 and 2 (HAProxy, doc/proxy-protocol.txt). Addresses that are
-not of TCP, and those of connections that the proxy made for itself, are not known.
+Source: *The PROXY protocol*, versions 1 and 2 (HAProxy, doc/proxy-protocol.txt). The addresses are
+not known if they are not of TCP, or if the proxy made the connection for itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Endpoint: TypeAlias = tuple[str, int]
 _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 _BEGIN_1 = b"PROXY "
 _MOST_1 = 107
-"""Bytes of a header of version 1, with its end."""
+"""The most bytes of a header of version 1, with its end."""
 _HEAD_2 = 16
 MOST_2 = 4096
-"""Bytes of a header of version 2 that are taken: addresses need 36, and other fields may follow."""
+"""The most bytes of a header of version 2: addresses need 36, and other fields may follow."""
 _LOCAL, _PROXY = 0x20, 0x21
 _WIDTHS = {0x11: 4, 0x21: 16}
-"""Bytes of an address: TCP over IPv4, and over IPv6."""
+"""The bytes of an address: of TCP over IPv4, and over IPv6."""
 
 
 class Endpoints(NamedTuple):

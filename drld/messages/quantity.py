@@ -1,4 +1,4 @@
-"""Rates and bursts of messages, as people write them: `11k/s`, `100/min`, `26msg`."""
+"""Rates and bursts of messages in the form that people write: `11k/s`, `100/min`, `26msg`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _AMOUNTS = {f"{prefix}msg": factor * ITEM for prefix, factor in _FACTORS.items()
 def parse_rate(text: str) -> int:
     """Read a rate such as "11k/s", "11kmsg/s" or "1.5/min" as tokens/s.
 
-    A fraction of a token per second is cut off, so that a limit is never above what was asked.
+    A fraction of a token per second is cut off, so that a limit is never above the asked rate.
 
     Raises:
-        QuantityError: it is no rate, or outside the unit's bounds.
+        QuantityError: the text is no rate, or the rate is outside the unit's bounds.
     """
     number, unit = split_quantity(text, RATE)
     rate = int(number * _RATES.get(unit, 0))
@@ -40,7 +40,7 @@ def parse_burst(text: str) -> int:
     """Read a number of messages such as "26msg" or "1.5kmsg" as tokens.
 
     Raises:
-        QuantityError: it is no whole number of messages within the unit's bounds.
+        QuantityError: the text is no whole number of messages within the unit's bounds.
     """
     number, unit = split_quantity(text, BURST)
     burst = number * _AMOUNTS.get(unit, 0)

@@ -1,11 +1,11 @@
-"""The arrivals of a limit's messages, recorded for a profile, in bounded memory."""
+"""A recording of the arrivals of a limit's messages, for a profile, in bounded memory."""
 
 from __future__ import annotations
 
 from array import array
 
 MOST = 200_000
-"""Arrivals that are kept until they are taken, 1.6 MB: two seconds of a fast daemon."""
+"""The most arrivals that wait to be taken, 1.6 MB: those of ten seconds at 20,000 a second."""
 
 
 class Recording:
@@ -21,7 +21,7 @@ class Recording:
         """Arrivals for which there was no room."""
 
     def add(self, now_ns: int) -> None:
-        """Record an arrival; an earlier one counts as of the last."""
+        """Record an arrival; one that is earlier than the last one gets the time of that one."""
         if len(self._arrivals) >= self._most:
             self.missed += 1
             return
@@ -29,6 +29,6 @@ class Recording:
         self._arrivals.append(self._last_ns)
 
     def take(self) -> list[int]:
-        """Take out what has been recorded, ns."""
+        """Take out the recorded arrivals, ns."""
         taken, self._arrivals = self._arrivals, array("q")
         return taken.tolist()

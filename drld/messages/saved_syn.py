@@ -1,4 +1,4 @@
-"""The sequence number at which a client began, out of the headers of its SYN (TCP_SAVED_SYN)."""
+"""A client's initial sequence number, from the headers of its SYN (TCP_SAVED_SYN)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ _SHORTEST_IPV4, _IPV6 = 20, 40
 _TCP = 6
 _SHORTEST_TCP = 20
 _OPTIONS = (0, 43, 60)
-"""IPv6 extension headers that say their own length: hop-by-hop, routing, destination."""
+"""IPv6 extension headers with a length field: hop-by-hop, routing, destination."""
 
 
 def initial_sequence(headers: bytes) -> int | None:
-    """The initial sequence number of a SYN from its network header on.
+    """The initial sequence number of a SYN.
 
-    Returns:
-        The number; None: these are not the headers of a TCP segment.
+    Args:
+        headers: the headers of the SYN, from the network header on.
+
+    Returns the number; None: these are not the headers of a TCP segment.
     """
     at = _transport(headers)
     if at is None or len(headers) < at + _SHORTEST_TCP:
@@ -22,7 +24,7 @@ def initial_sequence(headers: bytes) -> int | None:
 
 
 def _transport(headers: bytes) -> int | None:
-    """Where the TCP header begins."""
+    """The offset of the TCP header; None: there is none."""
     version = headers[0] >> 4 if headers else 0
     if version == 4 and len(headers) >= _SHORTEST_IPV4:
         at = (headers[0] & 15) * 4

@@ -6,17 +6,18 @@ many segments.
 
 Definition. A byte's time is that of the first segment that brought it. A message's arrival is the
 latest time of the connection's bytes up to the message's last one: TCP could not deliver it
-earlier. So a repeated segment moves no time, and a segment that fills a hole moves the times of all
-bytes behind the hole. A byte without a known time counts at the time at which its message was read.
+earlier. So a repeated segment changes no time, and a segment that fills a hole changes the times of
+all bytes behind the hole. A byte without a known time gets the time at which its message was read.
 
 No message is charged more than `LATEST_NS` before it is read, and none after it
 (`drld.police.arrival_time` gives the reasons).
 
 Offsets count the bytes of the client's stream from 0. Sequence numbers count them modulo 2^32 and
-begin anywhere; the segment's place is the one that is nearest to the first byte not yet asked for.
+begin anywhere. A segment has the place that is nearest to the first byte whose time has not been
+asked for.
 
-Bound. A connection keeps `MOST` segments that have not been asked for. Segments beyond that are
-added to the last one, whose time becomes theirs; so times become later, never earlier. A segment
+Bound. A connection keeps `MOST` segments whose times have not been asked for. Segments beyond that
+are added to the last one, which gets their time. So times become later, never earlier. A segment
 that TCP refused (out of its window, or without memory for it) counts as arrived.
 """
 
@@ -30,24 +31,24 @@ from typing import NamedTuple
 from drld.police.arrival_time import LATEST_NS
 
 MOST = 4096
-"""Segments of one connection that are kept, about 160 bytes of memory each."""
+"""The most segments that one connection keeps, about 160 bytes of memory each."""
 
 WINDOW = 1 << 30
-"""Bytes: the largest window of TCP (RFC 7323, section 2.3). What is further ahead is no data."""
+"""The largest window of TCP, bytes (RFC 7323, section 2.3). A segment further ahead has no data."""
 
 _MASK, _HALF = (1 << 32) - 1, 1 << 31
 
 
 class Tally:
-    """Counts of messages, of all connections that share it."""
+    """The counts of messages of all connections that share it."""
 
     __slots__ = ("stamped", "unstamped")
 
     def __init__(self) -> None:
         self.stamped = 0
-        """Messages all of whose bytes had a time."""
+        """Messages whose bytes all had a known time."""
         self.unstamped = 0
-        """Messages with a byte that counted at the time of reading."""
+        """Messages with a byte that got the time of reading."""
 
 
 class _Segment(NamedTuple):
@@ -59,7 +60,7 @@ class _Segment(NamedTuple):
 
 
 class Segments:
-    """The times of one connection's bytes that have not been asked for."""
+    """The times of one connection's bytes, until they are asked for."""
 
     __slots__ = ("_end", "_first", "_latest_ns", "_offset", "_refresh", "_segments", "_tally")
 
@@ -72,19 +73,20 @@ class Segments:
         """Begin at offset 0.
 
         Args:
-            first: sequence number of the first byte; None: not known, so no byte gets a time.
-            tally: where messages are counted.
+            first: the sequence number of the first byte; None: it is not known, and no byte has a
+                time.
+            tally: counts the messages.
             refresh: is called when the time of a byte is not known, and may `add` it.
         """
         self._first = first
         self._tally = tally
         self._refresh = refresh
         self._segments: deque[_Segment] = deque()
-        """By offset, without overlap; all end behind `_offset`."""
+        """The segments by offset, without overlap; all end behind `_offset`."""
         self._offset = 0
-        """Of the first byte that has not been asked for."""
+        """The offset of the first byte whose time has not been asked for."""
         self._end = 0
-        """Offset behind the bytes that were appended."""
+        """The offset behind the bytes that were appended."""
         self._latest_ns = 0
         """The running maximum of the times of the bytes before `_offset`."""
 
@@ -93,12 +95,12 @@ class Segments:
         return len(self._segments)
 
     def add(self, sequence: int, length: int, time_ns: int) -> None:
-        """A segment came in.
+        """Take in a segment that has arrived.
 
         Args:
-            sequence: sequence number of its first byte, modulo 2^32.
-            length: bytes of payload.
-            time_ns: when it came in.
+            sequence: the sequence number of its first byte, modulo 2^32.
+            length: the bytes of its payload.
+            time_ns: the time of its arrival.
         """
         if self._first is None:
             return
@@ -108,11 +110,11 @@ class Segments:
         self._keep(self._offset + max(ahead, 0), self._offset + ahead + length, time_ns)
 
     def append(self, length: int, time_ns: int | None) -> None:
-        """The next bytes of the stream have been read, for a source that does not `add` segments.
+        """Take in the next bytes of the stream, for a source that does not `add` segments.
 
         Args:
-            length: their number.
-            time_ns: when they came in; None: not known.
+            length: the number of bytes.
+            time_ns: the time of their arrival; None: it is not known.
         """
         start = self._end
         self._end += length
@@ -125,8 +127,8 @@ class Segments:
         Offsets never decrease from one call to the next.
 
         Args:
-            end: offset behind the message.
-            read_ns: when the turn began that reads it.
+            end: the offset behind the message.
+            read_ns: the beginning of the turn that reads the message.
         """
         tally = self._tally
         if self._pass(end, read_ns):
@@ -139,14 +141,15 @@ class Segments:
         return latest_ns if latest_ns > read_ns - LATEST_NS else read_ns - LATEST_NS
 
     def forget(self, end: int) -> None:
-        """No message ends before the offset `end` that has not been asked for."""
+        """Forget the times of the bytes before the offset `end`: they belong to no message."""
         self._pass(end, None)
 
     def _pass(self, end: int, read_ns: int | None) -> bool:
-        """Take the times of the bytes before `end` into the running maximum; those without a time
-        at `read_ns` if there is one.
+        """Take the times of the bytes before `end` into the running maximum.
 
-        Returns whether all had a time.
+        Bytes without a time get `read_ns`, unless that is None.
+
+        Returns whether all bytes had a time.
         """
         segments = self._segments
         asked, complete = read_ns is None, True
@@ -179,7 +182,7 @@ class Segments:
             segments.append(_Segment(start, stop, time_ns))
 
     def _add_to_others(self, start: int, stop: int, time_ns: int) -> None:
-        """Keep the bytes that have no time yet, and of these what the bound permits."""
+        """Keep the bytes of a segment that have no time yet, as far as the bound permits."""
         segments = self._segments
         place = bisect_right(segments, start, key=_start)
         if place:

@@ -1,4 +1,4 @@
-"""What a configuration asks of messages: the target of a limit, and the brokers of a daemon."""
+"""The configuration of messages: the target of a limit, and the brokers of a daemon."""
 
 from __future__ import annotations
 
@@ -25,55 +25,56 @@ MESSAGES = Unit(
 """Messages: from 9 a day to 10 million a second."""
 
 DEFAULT_HOLD = 64 * 2**20
-"""Bytes of messages that wait at a broker before its clients are not read any more."""
+"""Bytes of messages that may wait at a broker."""
 DEFAULT_MAX_CONNECTIONS = 10_000
+"""Clients that may be connected to a broker at a time."""
 
 Address: TypeAlias = tuple[str, int] | str
 """A TCP address and port, or the path of a unix socket."""
 
 
 class Excess(enum.Enum):
-    """What becomes of messages above the limit."""
+    """The treatment of messages above the limit."""
 
     WAIT = "wait"
-    """They leave in their order, each when its token is there."""
+    """The messages leave in their order, each when its token is there."""
     DROP = "drop"
-    """They are acknowledged and thrown away."""
+    """The messages are acknowledged and thrown away."""
 
 
 class ByClient(enum.Enum):
-    """What tells clients apart where each has a bucket of its own."""
+    """The property by which clients are known where each has a bucket of its own."""
 
     ID = "id"
     """MQTT's client identifier, or the name in NATS' CONNECT."""
     USER = "user"
-    """The user name that it connects with."""
+    """The user name with which the client connects."""
     ADDRESS = "address"
-    """The address that it connects from."""
+    """The address from which the client connects."""
 
 
 NOTATIONS: Mapping[str, Notation] = {"mqtt": Notation.MQTT, "nats": Notation.NATS}
-"""How the protocols write topics, by their names in a configuration."""
+"""The notations of topics by the names of the protocols in a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageMatch(Target):
-    """Which messages fall under a limit: those to a broker whose topic matches a filter."""
+    """The messages under a limit: those to a broker whose topic matches a filter."""
 
     items: ClassVar[str] = "messages"
     flow: ClassVar[str] = "client"
 
     broker: tuple[str, ...]
-    """Names of brokers of this daemon, of one protocol; they share the bucket."""
+    """The names of brokers of this daemon, of one protocol; they share the bucket."""
     topic: str
     """A topic filter in the notation of their protocol."""
     client: ByClient | None = None
-    """Each client has a bucket of its own; None: one bucket for all."""
+    """The property by which clients have a bucket of their own; None: one bucket for all."""
     notation: Notation | None = field(default=None, compare=False)
-    """That of the filter; None: the brokers are not known where this was made."""
+    """The notation of the filter; None: the brokers were not known where this was made."""
 
     def __str__(self) -> str:
-        """For lists: the brokers, the filter, and what makes a client."""
+        """For lists: the brokers, the filter, and the property of clients."""
         per = [] if self.client is None else [f"per client {self.client.value}"]
         return " ".join([",".join(self.broker), self.topic, *per])
 
@@ -91,43 +92,44 @@ def match_of(limit: LimitSpec) -> MessageMatch:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpec:
-    """A broker, and where drld takes its clients' connections."""
+    """A broker, and the addresses on which drld takes its clients' connections."""
 
     name: str
     protocol: str
     """`mqtt` or `nats`."""
     listen: tuple[Address, ...]
     server: Address
-    """Where the broker itself listens."""
+    """The address of the broker itself."""
     hold: int = DEFAULT_HOLD
-    """Bytes of messages that may wait here; above it, clients are not read."""
+    """Bytes that may wait here; above this bound, drld does not read the clients that wait."""
     timestamps: str = "auto"
-    """Source of arrival times: `auto`, `socket`, `kernel` or `read`."""
+    """The source of arrival times: `auto`, `socket`, `kernel` or `read`."""
     accept_proxy: bool = False
     """Whether each connection of a client begins with a header of the PROXY protocol, version 1 or
-    2, that says its real address."""
+    2, with its real address."""
     send_proxy: bool = False
-    """Whether each connection to the broker begins with one, of version 2."""
+    """Whether each connection to the broker begins with such a header, of version 2."""
     tls: ServerTls | None = field(default=None, compare=False)
-    """For clients at TCP addresses; None: no TLS."""
+    """TLS for clients at TCP addresses; None: they speak no TLS."""
     max_connections: int = DEFAULT_MAX_CONNECTIONS
+    """The most clients that may be connected at a time."""
     max_frame: int = MAX_FRAME
-    """Bytes of the largest frame that a client may send."""
+    """The largest frame that a client may send, bytes."""
 
     @property
     def notation(self) -> Notation:
-        """How its protocol writes topics."""
+        """The notation of topics in the broker's protocol."""
         return NOTATIONS[self.protocol]
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesSpec(PlaneSpec):
-    """The brokers whose clients one daemon serves."""
+    """The brokers before which one daemon stands."""
 
     key: ClassVar[str] = "broker"
 
     brokers: tuple[BrokerSpec, ...] = ()
-    """None: there are no limits on messages here."""
+    """The brokers; empty: this daemon has no limits on messages."""
 
     @property
     def serves(self) -> bool:

@@ -1,12 +1,12 @@
-"""Which limits a topic falls under: topic filters in the notations of MQTT and NATS, in a trie.
+"""The limits that a topic falls under: topic filters in the notations of MQTT and NATS, in a trie.
 
 MQTT (version 5, section 4.7): levels between slashes, `+` is any one level, and `#`, at the end,
 any number of levels, none included. A filter that begins with a wildcard matches no topic that
 begins with `$`. NATS: tokens between dots, `*` is any one token, and `>`, at the end, one or more.
 
 The trie has a node for each distinct prefix of the filters. A search visits the prefixes that the
-topic matches, so its cost does not grow with the number of other filters. The values that were
-found are remembered for a bounded number of topics.
+topic matches, so its cost does not grow with the number of other filters. `Topics` remembers the
+values of a bounded number of topics.
 """
 
 from __future__ import annotations
@@ -18,43 +18,44 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MAX_LEVELS = 32
-"""Of a filter; so many levels of a topic are looked at."""
+"""The most levels of a filter."""
 MAX_FILTER = 1024
-"""Characters of a filter."""
+"""The most characters of a filter."""
 MAX_REMEMBERED = 16_384
-"""Topics whose values are remembered, by default."""
+"""The default number of topics whose values are remembered."""
 _LONGEST_REMEMBERED = 256
-"""Characters of a topic that is remembered: strangers choose topics, and so the memory for them."""
+"""The most characters of a topic that is remembered: strangers choose topics, and so the memory for
+them."""
 
 
 class Notation(enum.Enum):
-    """How a protocol writes topics: the separator, one level, and all that follows."""
+    """A protocol's separator of levels, and its wildcards for one level and for all that follow."""
 
     MQTT = ("/", "+", "#")
     NATS = (".", "*", ">")
 
 
 class _Node(Generic[T]):
-    """What follows a prefix of filters."""
+    """The continuations of a prefix of filters."""
 
     __slots__ = ("any", "ends", "levels", "tails")
 
     def __init__(self) -> None:
         self.levels: dict[str, _Node[T]] = {}
-        """By the next level."""
+        """The nodes behind this one by their levels."""
         self.any: _Node[T] | None = None
-        """After a wildcard for the next level."""
+        """The node behind a wildcard for one level."""
         self.ends: list[tuple[int, T]] = []
-        """Filters that end here, with their places in the order."""
+        """The filters that end here: their places in the order, and their values."""
         self.tails: list[tuple[int, T]] = []
-        """Filters that end with the wildcard for all that follows."""
+        """The filters that end here with the wildcard for all that follows, in the same form."""
 
 
 def check(topic_filter: str, notation: Notation) -> None:
-    """See that a text is a topic filter.
+    """Check that a text is a topic filter.
 
     Raises:
-        ValueError: it is not; the message says what is allowed, to follow on "must be".
+        ValueError: it is not. The message says what is allowed, and follows on "must be".
     """
     separator, one, rest = notation.value
     example = separator.join(("city", one, "traffic")), separator.join(("city", rest))
@@ -91,18 +92,18 @@ class Topics(Generic[T]):
         """Make the trie of these filters.
 
         Args:
-            filters: each with its value; the order is that of what `match` returns.
-            notation: of the filters and of the topics.
-            remembered: topics whose values are remembered.
+            filters: each with its value; `match` returns values in this order.
+            notation: the notation of the filters and of the topics.
+            remembered: the number of topics whose values are remembered.
 
         Raises:
-            ValueError: one is no topic filter.
+            ValueError: a text is not a topic filter.
         """
         self._separator, one, rest = notation.value
         self._mqtt = notation is Notation.MQTT
         self._remembered = remembered
         self._depth = 0
-        """Levels of the longest filter."""
+        """The number of levels of the longest filter."""
         self._found: dict[str, tuple[T, ...]] = {}
         self._root: _Node[T] = _Node()
         for place, (text, value) in enumerate(filters):
@@ -132,13 +133,13 @@ class Topics(Generic[T]):
             found = self._search(topic)
             if len(topic) <= _LONGEST_REMEMBERED:
                 if len(self._found) >= self._remembered:
-                    # All at once: to forget the least used would cost each message something.
+                    # All at once: to find the least used would cost time at each message.
                     self._found.clear()
                 self._found[topic] = found
         return found
 
     def _search(self, topic: str) -> tuple[T, ...]:
-        # What follows the depth of the trie may stay in one piece, for no level of it is compared.
+        # Levels beyond the depth of the trie may stay in one piece: none of them is compared.
         levels = topic.split(self._separator, self._depth)
         nodes, found = [self._root], []
         for at, level in enumerate(levels):

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import paho.mqtt.client as mqtt
 import trio
@@ -25,7 +25,6 @@ from drld.messages.front.coarse_stamps import ReadStamps
 from drld.messages.front.pump import Pump
 from drld.messages.spec import BrokerSpec
 from drld.spec import LimitSpec, ServerTls
-from testbed.messages.servers import Server
 from tests.brokers.raw_mqtt import RawClient, connect
 from tests.certificates import Certificate
 from tests.unit.messages.made import attach
@@ -53,6 +52,13 @@ class Front:
             await trio.sleep(0.001)
 
 
+class Behind(Protocol):
+    """A broker, or what stands before it."""
+
+    host: str
+    port: int
+
+
 class Clock:
     """The monotonic clock of a front that a test may set forward."""
 
@@ -65,7 +71,7 @@ class Clock:
 
 @asynccontextmanager
 async def front(
-    server: Server,
+    server: Behind,
     protocol: str,
     *limits: LimitSpec,
     certificate: Certificate | None = None,

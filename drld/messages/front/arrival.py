@@ -1,4 +1,4 @@
-"""Chooses the source of the messages' arrival times: `timestamps` of a broker."""
+"""The choice of the source of messages' arrival times: `timestamps` of a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 AUTO = "auto"
 SOURCES = (AUTO, SOCKET, KERNEL, READ)
-"""From the best to the worst."""
+"""The sources, from the best to the worst."""
 
 
 class Stamps(Protocol):
@@ -35,14 +35,14 @@ class Stamps(Protocol):
         """The number of segments whose times were lost."""
 
     def watch(self, listener: socket.socket) -> None:
-        """Know the times of the connections that come to a listening socket from now on.
+        """Find the times of connections that come to a listening socket from now on.
 
         Raises:
             DatapathError: the kernel refuses.
         """
 
     def unwatch(self, listener: socket.socket) -> None:
-        """Leave a listening socket that another process may go on to use as it was."""
+        """Restore a listening socket, because another process may go on to use it."""
 
     def of(self, connection: socket.socket) -> Segments:
         """The arrival times of a connection that has just been accepted, until `close`."""
@@ -50,20 +50,20 @@ class Stamps(Protocol):
     def receive(
         self, connection: socket.socket, segments: Segments, buffer: bytearray | memoryview
     ) -> int:
-        """Read from a connection; like `socket.recv_into`."""
+        """Read from a connection, like `socket.recv_into`."""
 
     def drain(self) -> None:
-        """Take what the source has found: at the start of each turn."""
+        """Take in the times that the source has found: at the start of each turn."""
 
     def close(self, connection: socket.socket) -> None:
         """Forget a connection that is about to be closed."""
 
     def stop(self) -> None:
-        """Give back what the source holds of the kernel."""
+        """Close the kernel's objects that the source uses."""
 
 
 def stamps(wanted: str) -> Stamps:
-    """The source that an operator wants (`SOURCES`); `auto`: the best that works.
+    """Make the source that an operator wants (`SOURCES`); `auto` is the best that works.
 
     Raises:
         DatapathError: the wanted source does not work.

@@ -1,7 +1,7 @@
-"""The stream of a client: what comes before its frames, and where these end in the stream.
+"""The stream of a client: the header and the TLS before its frames, and the ends of these.
 
-A header of the PROXY protocol comes first, then TLS, if there is either. The end of a frame is that
-of its last byte as it came over the network; under TLS, that of its record.
+A header of the PROXY protocol comes first, then TLS, if there is either. A frame ends behind its
+last byte on the network; under TLS, behind the record with this byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drld.messages.front.tls import Tls
 
 
 class ClientStream:
-    """From the bytes of a client to frames, and from the bytes for it to those that are sent."""
+    """Makes frames of the bytes of a client, and of bytes for the client those that are sent."""
 
     def __init__(
         self, reader: Reader, *, proxied: bool, context: ssl.SSLContext | None, greeted: bool
@@ -26,8 +26,8 @@ class ClientStream:
         Args:
             reader: reads the frames.
             proxied: whether a header of the PROXY protocol comes first.
-            context: for TLS; None: there is none.
-            greeted: whether TLS may begin; otherwise it does with `greet`.
+            context: makes TLS; None: the client speaks no TLS.
+            greeted: whether TLS may begin; otherwise it begins with `greet`.
         """
         self.reader = reader
         self.endpoints: proxy_header.Endpoints | None = None
@@ -37,7 +37,7 @@ class ClientStream:
         self._context = context
         self._greeted = greeted
         self._base = 0
-        """Where frames or TLS begin."""
+        """The offset at which frames or TLS begin."""
         self._start_tls()
 
     @property
@@ -60,14 +60,14 @@ class ClientStream:
 
     @property
     def ended(self) -> bool:
-        """Whether the client has said by TLS that nothing follows."""
+        """Whether the client has said in TLS that nothing follows."""
         return self.tls is not None and self.tls.ended
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete; take all of them.
+        """The frames that these bytes complete; the caller takes all of them.
 
         Raises:
-            FrameError: the client does not speak as it should.
+            FrameError: the client does not speak the protocol, or not as the configuration says.
         """
         if self._context is None and not self._base and self._header is None:
             return self.reader.feed(data)
@@ -98,20 +98,20 @@ class ClientStream:
             raise FrameError(f"client: must speak TLS as is configured ({error.reason})") from error
 
     def greet(self) -> None:
-        """The broker's greeting has been sent in the clear: TLS begins."""
+        """Begin TLS: the broker's greeting has been sent in the clear."""
         if not self._greeted:
             self._greeted = True
             self._start_tls()
 
     def encode(self, data: bytes) -> bytes:
-        """What is sent to the client for these bytes of the broker."""
+        """The bytes that are sent to the client for these bytes of the broker."""
         if self.tls is None:
             return data
         self.tls.send(data)
         return self.tls.output()
 
     def last_words(self) -> bytes:
-        """What is sent to the client before the end of the connection."""
+        """The bytes that are sent to the client before the end of the connection."""
         if self.tls is None:
             return b""
         self.tls.end()

@@ -1,11 +1,11 @@
 """Arrival times without the BPF filter: the sources `kernel` and `read`.
 
-`kernel`: SO_TIMESTAMPNS. The kernel says, with each read, when the last segment came in of those
-that the read took bytes from. TCP merges segments that wait, and one read takes many. So all
-messages of a read count at the time of its last segment: a message that waited is dated too late,
-by up to the time that it waited. The stamps are of the wall clock.
+`kernel`: SO_TIMESTAMPNS. With each read, the kernel gives the time of the last segment that the
+read took bytes from. TCP merges segments that wait, and one read takes many. So all messages of a
+read get the time of its last segment. The time of a message that waited is too late, by at most the
+time that it waited. The stamps are of the wall clock.
 
-`read`: the beginning of the turn that reads a message.
+`read`: the time of a message is the beginning of the turn that reads it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@ll")
 _ROOM = socket.CMSG_SPACE(_TIMESPEC.size)
 _OLDEST_NS = NS_PER_S
+"""The age beyond which a stamp is not believed: the wall clock may have been set."""
 
 
 class ReadStamps:
-    """No stamps: every message counts at the time of reading."""
+    """The source without stamps: every message gets the time of reading."""
 
     source = READ
 
     def __init__(self, refusal: str = "") -> None:
-        """`refusal`: the reason why a better source does not work, in brackets."""
+        """Begin; `refusal` is the reason why a better source does not work, in brackets."""
         self.tally = Tally()
         self.lost = 0
         self.reason = f"messages charged when read{refusal}"
 
     def watch(self, listener: socket.socket) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def unwatch(self, listener: socket.socket) -> None:
-        """Nothing to undo."""
+        """Do nothing."""
 
     def of(self, connection: socket.socket) -> Segments:  # noqa: ARG002 -- all are alike
         """The arrival times of a connection that has just been accepted, until `close`."""
@@ -51,29 +52,29 @@ class ReadStamps:
     def receive(
         self,
         connection: socket.socket,
-        segments: Segments,  # noqa: ARG002 -- nothing to tell them
+        segments: Segments,  # noqa: ARG002 -- they get no times
         buffer: bytearray | memoryview,
     ) -> int:
-        """Read from a connection; like `socket.recv_into`."""
+        """Read from a connection, like `socket.recv_into`."""
         return connection.recv_into(buffer)
 
     def drain(self) -> None:
-        """Nothing waits."""
+        """Do nothing."""
 
     def close(self, connection: socket.socket) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class KernelStamps(ReadStamps):
-    """Stamps by SO_TIMESTAMPNS."""
+    """The source of stamps by SO_TIMESTAMPNS."""
 
     source = KERNEL
 
     def __init__(self, refusal: str = "") -> None:
-        """`refusal`: as for `ReadStamps`.
+        """Begin; `refusal` is as for `ReadStamps`.
 
         Raises:
             DatapathError: the kernel has no such stamps.
@@ -88,7 +89,7 @@ class KernelStamps(ReadStamps):
             self.watch(probe)
 
     def watch(self, listener: socket.socket) -> None:
-        """Have the connections' segments stamped that come to a listening socket from now on.
+        """Let the kernel stamp the connections that come to a listening socket from now on.
 
         Raises:
             DatapathError: the kernel refuses.
@@ -100,13 +101,13 @@ class KernelStamps(ReadStamps):
             raise DatapathError(f"timestamps: the kernel's are refused: {error}") from error
 
     def unwatch(self, listener: socket.socket) -> None:
-        """Stamp no more connections of a socket that another process may go on to use."""
+        """Let the kernel stamp no more connections of a socket that another process may use."""
         listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 0)
 
     def receive(
         self, connection: socket.socket, segments: Segments, buffer: bytearray | memoryview
     ) -> int:
-        """Read from a connection; like `socket.recv_into`."""
+        """Read from a connection, like `socket.recv_into`."""
         size, notes, _, _ = connection.recvmsg_into([buffer], _ROOM)
         stamp_ns = None
         for level, kind, data in notes:
@@ -117,7 +118,7 @@ class KernelStamps(ReadStamps):
         return size
 
     def drain(self) -> None:
-        """A new turn: nothing is read with a stamp from before the wall clock was set."""
+        """Begin a turn: no later read has a stamp from before the wall clock was set."""
         self._wall_clock.trust()
 
     def _arrival_ns(self, stamp_ns: int) -> int | None:

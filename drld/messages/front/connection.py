@@ -207,18 +207,20 @@ class Connection:
         client.flush()
         # The client cannot complete a frame that has begun if drld reads no more of it.
         begun = 0 if client.ended else client.stream.held
-        up = self.lane.held_bytes + broker.link.queued + begun
-        held = up + client.link.queued + broker.returns.held
+        up = self.lane.held_bytes + broker.link.queued
+        held = up + begun + client.link.queued + broker.returns.held
         if held != self._held:
             memory.held += held - self._held
             self._held = held
             self._show_presence()
         if begun:
             self._patience.frame(self.reader.offset, self._begun)
-        if up or self._paused:
+        if up or begun or self._paused:
             # A paused client is read again at half of the bounds, so that it does not flap.
-            paused, queued = self._paused, broker.link.queued
-            self._paused = up > memory.part >> paused or queued > MOST_QUEUED >> paused
+            paused, queued, part = self._paused, broker.link.queued, memory.part
+            self._paused = (
+                up > part >> paused or queued > MOST_QUEUED >> paused or (begun > 0 and not part)
+            )
         if self.successor is not None and not self.waiting:
             self.successor.succeed()
             self.successor = None

@@ -1,4 +1,4 @@
-"""What is to be done at a time unless it is called off."""
+"""Calls that are due at a time, unless they are cancelled."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 _FEW = 64
+"""Cancelled deadlines that stay in the heap in any case."""
 
 
 class Deadline:
-    """A call at a time."""
+    """One call."""
 
     __slots__ = ("act", "at_ns")
 
     def __init__(self, at_ns: int, act: Callable[[], None]) -> None:
         self.at_ns = at_ns
         self.act: Callable[[], None] | None = act
-        """None: it was called off, or is done."""
+        """The function to call; None: the deadline was cancelled, or the call is done."""
 
     def __lt__(self, other: Deadline) -> bool:
         return self.at_ns < other.at_ns
 
 
 class Deadlines:
-    """All of a pump."""
+    """The deadlines of a pump."""
 
     def __init__(self) -> None:
         self._heap: list[Deadline] = []
         self._off = 0
+        """The number of cancelled deadlines in the heap."""
 
     def add(self, at_ns: int, act: Callable[[], None]) -> Deadline:
-        """Have `act` called at this time or soon after."""
+        """Call `act` at this time or soon after."""
         deadline = Deadline(at_ns, act)
         heappush(self._heap, deadline)
         return deadline
 
     def cancel(self, deadline: Deadline | None) -> None:
-        """Call off a deadline, if there is one."""
+        """Cancel a deadline, if there is one and its call is not done."""
         if deadline is None or deadline.act is None:
             return
         deadline.act = None
@@ -49,11 +51,11 @@ class Deadlines:
 
     @property
     def next_ns(self) -> int | None:
-        """The time of the first, or an earlier one; None: there is none."""
+        """The time of the first deadline, or an earlier time; None: there is no deadline."""
         return self._heap[0].at_ns if self._heap else None
 
     def run(self, now_ns: int) -> None:
-        """Call what is due."""
+        """Make the calls that are due."""
         while self._heap and self._heap[0].at_ns <= now_ns:
             deadline = heappop(self._heap)
             act, deadline.act = deadline.act, None

@@ -1,7 +1,7 @@
 """One end of a connection: a socket that never blocks, and the bytes that wait to be sent on it.
 
 A socket is in the reactor only while it is to be read, or has bytes to send. So a socket that
-nobody reads, and that its peer has reset, causes no events.
+drld does not read, and that its peer has reset, causes no events.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from drld.messages.front.reactor import READ, WRITE, Handler, Reactor
 from drld.messages.spec import Address
 
 READ_BYTES = 32_768
-"""The most that a socket is read at a time."""
+"""The most bytes of one read."""
 
 _RETRY_NS = 10_000_000
-"""Until the next try to connect to a unix socket whose backlog is full."""
+"""The time until the next try to connect to a unix socket whose backlog is full."""
 
 _buffer = bytearray(READ_BYTES)
 _view = memoryview(_buffer)
 
 
 class Link:
-    """A socket and its output; it may get the socket later than its first output."""
+    """A socket and its output; the first output may come before the socket."""
 
     __slots__ = (
         "_after_connecting",
@@ -47,7 +47,7 @@ class Link:
     )
 
     def __init__(self, reactor: Reactor, handler: Handler) -> None:
-        """`handler` gets the events of the socket."""
+        """Begin without a socket; `handler` gets the events of the socket."""
         self._reactor = reactor
         self._handler = handler
         self._after_connecting = handler
@@ -57,11 +57,11 @@ class Link:
         self.chunks: list[bytes] = []
         """Output that waits for the next `flush`."""
         self.queued = 0
-        """Its bytes."""
+        """The bytes of this output."""
         self.blocked = True
-        """Whether `flush` has to wait for an event."""
+        """Whether `flush` has to wait until the socket takes more."""
         self.broken = False
-        """Whether sending has failed: output is thrown away."""
+        """Whether sending has failed; further output is thrown away."""
         self.reads = False
         """Whether the socket is read."""
         self.ending = False
@@ -69,10 +69,10 @@ class Link:
         self.answered = False
         """Whether the peer has closed its side after `end`, and not reset the connection."""
         self.on_close: Callable[[], None] | None = None
-        """Is called when the socket is closed."""
+        """A function that is called when the socket is closed."""
 
     def begin(self, sock: socket.socket) -> None:
-        """Have a connected socket."""
+        """Take a connected socket."""
         self.sock = sock
         self.blocked = False
         self._update()
@@ -81,8 +81,8 @@ class Link:
         """Connect to a TCP address, or the path of a unix socket.
 
         Args:
-            address: to connect to.
-            done: gets the reason if it is not possible, or None; perhaps before this returns.
+            address: the address to connect to.
+            done: gets the reason if it is not possible, or None. It may be called at once.
         """
         try:
             sock = _socket_for(address)
@@ -120,7 +120,7 @@ class Link:
 
     @property
     def open(self) -> bool:
-        """Whether output makes sense."""
+        """Whether the peer can get output."""
         return self.sock is not None and not (self.ending or self.broken)
 
     def send(self, data: bytes) -> None:
@@ -129,7 +129,7 @@ class Link:
         self.queued += len(data)
 
     def read(self, wanted: bool) -> None:
-        """Handle, or do not handle, that the socket can be read."""
+        """Begin or stop to wait until the socket can be read."""
         if wanted is not self.reads and not self.ending:
             self.reads = wanted
             self._update()
@@ -170,7 +170,7 @@ class Link:
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
-                # What the peer has sent before can still be read.
+                # drld can still read the bytes that the peer has sent before.
                 self.broken = True
                 sent = len(data)
             if sent < len(data):
@@ -186,7 +186,7 @@ class Link:
             self._update()
 
     def shutdown(self) -> None:
-        """Say that no more output follows; all of it has been sent."""
+        """Tell the peer that no more output follows; all of it has been sent."""
         assert self.sock is not None
         try:
             self.sock.shutdown(socket.SHUT_WR)
@@ -194,11 +194,11 @@ class Link:
             self.broken = True
 
     def end(self, within_ns: int) -> None:
-        """Send the output, say that it was all, throw away what comes, and close when the peer has
-        closed, at the latest after this time.
+        """Send the output, tell the peer that it was all, and close when the peer has closed.
 
-        A socket that is closed with unread input resets the connection, and the peer may lose
-        output that it has not read yet.
+        The socket is closed after this time at the latest. Until then, input is thrown away: a
+        socket that is closed with unread input resets the connection, and the peer may lose output
+        that it has not read yet.
         """
         if self.sock is None:
             return
@@ -247,7 +247,7 @@ class Link:
         self._reactor.deadlines.cancel(self._deadline)
 
     def _update(self) -> None:
-        """Have the reactor watch for what is wanted now."""
+        """Make the reactor watch for the events that are wanted now."""
         if self.sock is None:
             return
         mask = READ * self.reads | WRITE * self.blocked
@@ -264,7 +264,7 @@ class Link:
 
 
 def _socket_for(address: Address) -> socket.socket:
-    """A socket that can be connected to an address."""
+    """Make a socket that can be connected to an address."""
     if isinstance(address, str):
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -5,6 +5,10 @@ that a socket does not take. Each connection may use as much as is free of it. T
 threshold of shared-memory switches (Choudhury and Hahne, 1998). A single connection so gets at most
 half of `hold`, and n connections that all want more get 1/(n+1) of it each. A part always stays
 free, so that drld always reads a client whose messages do not wait.
+
+A frame that has begun cannot wait for its connection's part: it would never be complete. So drld
+reads on while `hold` is not used up. Then it reads no client with such a frame, and ends those that
+make no progress (`drld.messages.front.patience`).
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """The pump: one task moves the messages of all connections, without a task or an await for each.
 
-A turn does what is ready, at once:
+A turn does all that is possible at once:
 
-1. It reads the sockets that are ready, and cuts what came into frames.
-2. It brings the frames of all connections into the order of their arrival, and offers them to the
-   gate in that order: sockets are ready in an order of their own (SRTM 2021, section V-B; a bucket
-   whose time has passed cannot go back).
-3. It takes out of the gate what may leave by now.
-4. It sends what has collected, once for each socket.
+1. It reads the sockets that are ready, and cuts the bytes into frames.
+2. It sorts the frames of all connections by their arrival, and offers them to the gate in that
+   order. Sockets are ready in an order of their own, and a bucket cannot go back in time (SRTM
+   2021, section V-B).
+3. It takes the frames out of the gate that may leave by now.
+4. It sends the output that has collected, once for each socket.
 
-Bounds. A turn reads about `TURN_FRAMES` frames, each connection at most `FLOW_FRAMES` more. It
-keeps the events and frames beyond that for the next turn, which begins with them: so no connection
-waits behind another one for longer than a turn. After `BUDGET_NS` of turns the other tasks of the
-daemon get theirs.
+Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more of one connection.
+It keeps the events and frames beyond that for the next turn, which begins with them. So no
+connection waits behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's
+other tasks have their time.
 """
 
 from __future__ import annotations
@@ -34,77 +34,81 @@ from drld.messages.gate import Fate, Gate, Lane
 log = logging.getLogger(__name__)
 
 TURN_FRAMES = 512
+"""Frames of one turn: messages whose tokens have come leave at its end."""
 FLOW_FRAMES = 128
+"""Frames of one connection in a turn: a quarter, so that a fast client leaves time for others."""
 BUDGET_NS = 2_000_000
-"""About what a tick of the engine may be late by."""
+"""The time of turns after which other tasks run: a tick of the engine may be so late."""
 
 _arrival = itemgetter(0)
 
 
 class Source(Protocol):
-    """Tells when bytes arrived (`drld.messages.front.stamp_source.Stamps`)."""
+    """A source of arrival times (`drld.messages.front.arrival.Stamps`)."""
 
     def drain(self) -> None:
-        """Take what is known: at the start of each turn."""
+        """Take in the times that are known: at the start of each turn."""
 
 
 class Flow(Protocol):
-    """A connection, as the pump knows it."""
+    """The part of a connection that the pump uses."""
 
     lane: Lane
 
     def take(self) -> None:
-        """Add frames of what has been read to `Pump.arrived`."""
+        """Add frames of the bytes that have been read to `Pump.arrived`."""
 
     def forward(self, frame: Frame) -> None:
         """Send a frame to the broker when the turn ends."""
 
     def drop(self, frame: Frame) -> None:
-        """Do not send a frame."""
+        """Do not send a frame, and acknowledge it to the client."""
 
     def settle(self) -> None:
-        """Send what has collected, and find out what to do next: at the end of a turn."""
+        """Send the output, and decide what to do next: at the end of a turn."""
 
     def fail(self) -> None:
-        """Close: something that concerns it has raised an error."""
+        """Close the connection, because its handling has raised an error."""
 
 
 class Pump:
     """Moves the messages of all brokers of a daemon."""
 
     def __init__(self, gate: Gate, clock: Callable[[], int]) -> None:
-        """`clock`: monotonic time, ns."""
+        """Begin without connections; `clock` is monotonic time in ns."""
         self.reactor = Reactor(clock)
         self.gate = gate
         self.sources: list[Source] = []
-        """Of arrival times."""
+        """The sources of arrival times."""
         self.flows: dict[Lane, Flow] = {}
+        """The connections by their lanes in the gate."""
         self.arrived: list[tuple[int, Flow, Frame]] = []
-        """Frames of this turn, with their arrival times, in their order of each connection."""
+        """The frames of this turn with their arrival times, in the order of each connection."""
         self.read_ns = 0
-        """When this turn began."""
+        """The time at which this turn began."""
         self.handshakes = 0
-        """Steps of handshakes in this turn."""
+        """The number of steps of TLS handshakes in this turn."""
         self.errors = 0
+        """The number of connections that ended because of an error in the program."""
         self._events: deque[tuple[int, int]] = deque()
         self._unfinished: deque[Flow] = deque()
         self._touched: list[Flow] = []
         self._closed = False
 
     def touch(self, flow: Flow) -> None:
-        """Have a connection settle at the end of the turn; call it once until then."""
+        """Let a connection settle at the end of the turn; the caller does this once until then."""
         self._touched.append(flow)
 
     def unfinished(self, flow: Flow) -> None:
-        """Have the next turn take more frames of a connection."""
+        """Let the next turn take more frames of a connection."""
         self._unfinished.append(flow)
 
     def wake(self) -> None:
-        """Turn soon if something is due earlier than it was: the gate has changed."""
+        """Begin a turn in time for the gate, which has changed."""
         self.reactor.wake(self.gate.due_ns)
 
     async def run(self) -> None:
-        """Turn until cancelled, or closed."""
+        """Take turns until cancelled or closed."""
         clock = self.reactor.clock
         while not self._closed:
             if self._events or self._unfinished:
@@ -116,7 +120,7 @@ class Pump:
                 pass
 
     def turn(self) -> bool:
-        """Do what is ready; return whether something was."""
+        """Do all that is possible now; return whether there was something to do."""
         reactor, arrived = self.reactor, self.arrived
         self.read_ns = reactor.clock()
         self.handshakes = 0
@@ -164,7 +168,7 @@ class Pump:
 
     def _release(self, now_ns: int) -> None:
         flows = self.flows
-        # What is left is due still, and the next turn goes on with it.
+        # The next turn goes on with the frames that are left.
         for lane, frame, fate in islice(self.gate.release(now_ns), TURN_FRAMES):
             flow = flows[lane]
             if fate is Fate.DROP:
@@ -173,15 +177,14 @@ class Pump:
                 flow.forward(frame)
 
     def _guard(self, flow: Flow, act: Callable[[], None]) -> None:
-        """Act for a connection; an error of the program ends this one, and no other."""
+        """Act for a connection; an error of the program ends this connection alone."""
         try:
             act()
         except Exception:
             self.failed(flow)
 
     def failed(self, flow: Flow) -> None:
-        """End a connection in whose course an exception has been raised; call this when it is
-        handled."""
+        """End a connection whose handling has raised an exception; the caller handles it."""
         self.errors += 1
         log.exception("error in a connection, which ends", extra=event("broker.error"))
         flow.fail()

@@ -1,7 +1,7 @@
-"""The sockets of all connections in one epoll descriptor, with what handles their events.
+"""The sockets of all connections in one epoll descriptor, with the handlers of their events.
 
-The descriptor of the reactor is readable when a socket is ready or the next deadline has come, so
-that one task waits for all of them.
+The descriptor of the reactor is readable when a socket is ready or the next deadline has come. So
+one task can wait for all of them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from drld.messages.front.deadlines import Deadline, Deadlines
 from drld.messages.front.timer import Timer
 
 Handler: TypeAlias = Callable[[int], None]
-"""Takes the events of a descriptor, a mask of epoll's."""
+"""A function that takes the events of a descriptor, a mask of epoll's."""
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 _MOST_EVENTS = 256
-"""Of one call. The kernel goes round the sockets that are ready."""
+"""The most events of one call. The kernel goes round the sockets that are ready."""
 
 
 class Reactor:
     """An epoll descriptor, a timer, and handlers of events."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """`clock`: monotonic time, ns."""
+        """Begin without sockets; `clock` is monotonic time in ns."""
         self.clock = clock
         self.deadlines = Deadlines()
         self._epoll = select.epoll()
@@ -35,20 +35,20 @@ class Reactor:
         self.watch(self._timer.fileno(), READ, self._timed)
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """The reactor's own descriptor, to wait for."""
         return self._epoll.fileno()
 
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
-        """Have the events of a descriptor handled."""
+        """Watch a descriptor for these events."""
         self._handlers[fd] = handler
         self._epoll.register(fd, mask)
 
     def change(self, fd: int, mask: int) -> None:
-        """Have other events handled, of a descriptor that is watched."""
+        """Watch a descriptor that is watched for other events."""
         self._epoll.modify(fd, mask)
 
     def unwatch(self, fd: int) -> None:
-        """Have no more events handled, if any are; before the descriptor is closed."""
+        """Stop to watch a descriptor, if it is watched: before it is closed."""
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -62,7 +62,7 @@ class Reactor:
             handler(events)
 
     def wake(self, at_ns: int | None) -> None:
-        """Become ready at this time, or at the first deadline, whichever comes first."""
+        """Make the descriptor readable at this time, or at the first deadline if that is sooner."""
         first = self.deadlines.next_ns
         if first is not None and (at_ns is None or first < at_ns):
             at_ns = first

@@ -1,18 +1,18 @@
 """Arrival times of messages from a BPF socket filter (bpf/segments.c), the source `socket`.
 
-The filter is attached to the listening socket; the kernel gives it to each accepted socket. It runs
-for each segment, before the segment can be read, and writes a record into a ring: time, the
-connection's cookie, sequence number, length. `drain` moves the records to the connections'
-`Segments`. A connection whose bytes have no record yet drains as well, so that a segment that came
-in after the turn's `drain` has its time, too.
+The filter is attached to the listening socket, and the kernel gives it to each accepted socket. It
+runs for each segment, before the segment can be read, and writes a record into a ring: the time,
+the connection's cookie, the sequence number and the length. `drain` moves the records to the
+connections' `Segments`. A connection whose bytes have no record yet drains as well. So a segment
+that came in after the turn's `drain` has its time, too.
 
 The first byte's sequence number is that of the client's SYN plus one, and the kernel saves the SYN
 (TCP_SAVE_SYN). It saves none while it answers a flood of SYNs with cookies. Then the number is that
 of the handshake's last acknowledgement, which has a record of its own.
 
-Where a ring is full, records are lost. Their bytes count at the time of reading (`unstamped`).
+Where a ring is full, records are lost. Their bytes get the time of reading (`unstamped`).
 
-Loading the program needs CAP_BPF and Linux 5.8. Rings and program end with the process: no other
+To load the program takes CAP_BPF and Linux 5.8. Rings and program end with the process: no other
 process, interface or cgroup has a reference to them.
 """
 
@@ -39,11 +39,11 @@ SOCKET = "socket"
 _SEGMENT = struct.Struct(f"={HEADER}QQII")
 _OPENING = struct.Struct(f"={HEADER}Q36sIII")
 _RING_BYTES = 4 << 20
-"""131,072 segments: what comes in while the daemon stands still."""
+"""The ring's bytes: 131,072 segments may come in while the daemon stands still."""
 _OPENING_RING_BYTES = 1 << 20
 
 _MOST_EARLY = 65_536
-"""Segments of connections that nobody has accepted yet, or that have been closed."""
+"""The most segments of connections that are not accepted yet, or that have been closed."""
 _MOST_OPENINGS = 8192
 
 _SO_ATTACH_BPF, _SO_DETACH_FILTER, _SO_COOKIE = 50, 27, 57
@@ -53,7 +53,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class _Opening(NamedTuple):
-    """The segment that made the kernel's connection."""
+    """The segment that opened a connection."""
 
     time_ns: int
     sequence: int
@@ -69,20 +69,20 @@ class SocketStamps:
         """Load the filter.
 
         Args:
-            ring_bytes: size of the ring of segments, a power of two of pages.
-            cache: where the compiled program is kept; None: the host's directory.
+            ring_bytes: the size of the ring of segments, a power of two of pages.
+            cache: the directory of the compiled program; None: the host's directory.
 
         Raises:
             DatapathError: the compiler or the kernel refuses.
         """
         self.tally = Tally()
         self._segments: dict[int, Segments] = {}
-        """Of the accepted connections, by cookie."""
+        """The times of the accepted connections, by cookie."""
         self._early: OrderedDict[int, list[tuple[int, int, int]]] = OrderedDict()
-        """Segments (sequence number, length, time) of other connections, by cookie."""
+        """The segments (sequence number, length, time) of other connections, by cookie."""
         self._early_count = 0
         self._openings: OrderedDict[bytes, _Opening] = OrderedDict()
-        """By the addresses, as in a record."""
+        """The segments that opened connections, by the addresses in their records."""
         self._closing: list[Callable[[], None]] = []
         code = compiled("segments", cache=cache)["take_down"]
         try:
@@ -108,7 +108,7 @@ class SocketStamps:
         return int.from_bytes(self._lost.memory()[:8], sys.byteorder)
 
     def watch(self, listener: socket.socket) -> None:
-        """Take down the segments of the connections that come to a listening socket from now on.
+        """Record the segments of connections that come to a listening socket from now on.
 
         Raises:
             DatapathError: the kernel refuses.
@@ -122,7 +122,7 @@ class SocketStamps:
             raise DatapathError(f"timestamps: the kernel refuses the filter: {error}") from error
 
     def unwatch(self, listener: socket.socket) -> None:
-        """Take the filter off a listening socket that another process may go on to use."""
+        """Remove the filter from a listening socket, which another process may go on to use."""
         listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def of(self, connection: socket.socket) -> Segments:
@@ -154,20 +154,20 @@ class SocketStamps:
         return segments
 
     def table(self, first: int | None) -> Segments:
-        """An empty table of a connection, whose first byte has this sequence number."""
+        """Make an empty table of a connection; `first` is the sequence number of its first byte."""
         return Segments(first, self.tally, self.drain)
 
     def receive(
         self,
         connection: socket.socket,
-        segments: Segments,  # noqa: ARG002 -- the filter has told them
+        segments: Segments,  # noqa: ARG002 -- they get their times by `drain`
         buffer: bytearray | memoryview,
     ) -> int:
-        """Read from a connection; like `socket.recv_into`."""
+        """Read from a connection, like `socket.recv_into`."""
         return connection.recv_into(buffer)
 
     def drain(self) -> None:
-        """Give the connections what the filter has taken down: at the start of each turn."""
+        """Give the connections the records of the filter: at the start of each turn."""
         known = self._segments
         for time_ns, cookie, sequence, length in self._ring.take():
             segments = known.get(cookie)
@@ -179,7 +179,7 @@ class SocketStamps:
         while self._early_count > _MOST_EARLY:
             self._early_count -= len(self._early.popitem(last=False)[1])
         for time_ns, addresses, sequence, length, _ in self._opening_ring.take():
-            # Of several, the last one made the connection: the kernel dropped the others.
+            # The last one of several made the connection: the kernel dropped the others.
             self._openings[addresses] = _Opening(time_ns, sequence, length)
             self._openings.move_to_end(addresses)
         while len(self._openings) > _MOST_OPENINGS:
@@ -190,7 +190,7 @@ class SocketStamps:
         self._segments.pop(_cookie(connection), None)
 
     def stop(self) -> None:
-        """Close program and rings; connections that still use the filter lose nothing but times."""
+        """Close program and rings; connections that still use the filter only lose their times."""
         while self._closing:
             self._closing.pop()()
 
@@ -207,12 +207,12 @@ _Owned = TypeVar("_Owned", bound=_Closeable)
 
 
 def _cookie(connection: socket.socket) -> int:
-    """The kernel's number of a socket, which no other socket gets."""
+    """The kernel's unique number of a socket."""
     return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), sys.byteorder)
 
 
 def _addresses(connection: socket.socket) -> bytes:
-    """The addresses of a connection as in a record: of client and server, then their ports.
+    """The addresses of a connection in the form of a record: client, server, then their ports.
 
     Raises:
         OSError: it has been reset.

@@ -1,7 +1,7 @@
 """A timer with the resolution of the kernel's clock (timerfd_create(2)), as a descriptor.
 
-The timeouts of epoll and of trio count milliseconds, and the access delays of messages are smaller.
-Python 3.13 has timerfd in `os`; the older ones call the C library.
+The timeouts of epoll and of trio count milliseconds, and access delays of messages are shorter.
+Python 3.13 has timerfd in `os`; older versions need the C library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Setting(ctypes.Structure):
-    """struct itimerspec: the interval of repetitions, and the time."""
+    """The C structure itimerspec: the interval of repetitions, and the time."""
 
     _fields_ = (
         ("interval_s", ctypes.c_long),
@@ -29,10 +29,10 @@ class _Setting(ctypes.Structure):
 
 
 class Timer:
-    """Readable from a time on that may be set again and again."""
+    """A descriptor that is readable from a time on, which may be set many times."""
 
     def __init__(self) -> None:
-        """Not set.
+        """Begin without a time.
 
         Raises:
             OSError: there is no free descriptor.
@@ -45,11 +45,11 @@ class Timer:
         self._pointer = ctypes.byref(self._setting)
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """The timer's descriptor."""
         return self._fd
 
     def set(self, at_ns: int | None) -> None:
-        """Become readable at this monotonic time and not before; None: never."""
+        """Make the descriptor readable at this monotonic time, and not before; None: never."""
         if at_ns == self._at_ns:
             return
         self._at_ns = at_ns
@@ -60,7 +60,7 @@ class Timer:
         _libc.timerfd_settime(self._fd, _ABSOLUTE, self._pointer, None)
 
     def clear(self) -> None:
-        """Take in that the time has come: the descriptor is not readable until it is set again."""
+        """Make the descriptor unreadable until another time is set."""
         try:
             os.read(self._fd, 8)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""TLS of one client, over bytes that others receive and send.
+"""TLS of one client, without its socket: others receive and send the bytes.
 
-Records are decrypted one by one. So the end of each is known in the stream as it came over the
-network: a message under TLS arrived with the last byte of the record that completes it.
+Records are decrypted one by one. So the end of each record is known in the client's stream, and a
+message under TLS arrived with the last byte of the record that completes it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 _HEAD = 5
+"""The bytes of a record's head."""
 _MOST_PLAIN = 1 << 14
+"""The most bytes of plain text in a record."""
 
 
 class Tls:
-    """The side of the server."""
+    """The server's side of TLS."""
 
     def __init__(self, context: ssl.SSLContext, offset: int) -> None:
         """Begin with a handshake at this offset of the client's stream."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._offset = offset
-        """Of the first byte that has not been decrypted."""
+        """The offset of the first byte that has not been decrypted."""
         self._rest = bytearray()
+        """The beginning of a record."""
         self._early: list[bytes] = []
-        """What is to be sent after the handshake."""
+        """Plain text that is to be sent after the handshake."""
         self.shaken = False
         """Whether the handshake is done."""
         self.ended = False
@@ -37,13 +40,13 @@ class Tls:
         return len(self._rest)
 
     def receive(self, data: bytes) -> Iterator[tuple[bytes, int]]:
-        """Decrypt what came.
+        """Decrypt bytes of the client.
 
         Yields:
-            What each record holds, if anything, and the offset behind the record.
+            The plain text of each record, if it has any, and the offset behind the record.
 
         Raises:
-            ssl.SSLError: the client does not speak TLS, or not as the context demands.
+            ssl.SSLError: the client does not speak TLS as the context demands.
         """
         rest = self._rest
         rest += data
@@ -80,12 +83,12 @@ class Tls:
             self._early.append(data)
 
     def end(self) -> None:
-        """Say that nothing follows."""
+        """Tell the client that nothing follows."""
         if self.shaken:
-            # It waits for the client's answer, which is not needed.
+            # The function wants the client's answer, which is not needed.
             with suppress(ssl.SSLError):
                 self._ssl.unwrap()
 
     def output(self) -> bytes:
-        """Take what is to be sent to the client now."""
+        """Take out the bytes that are to be sent to the client now."""
         return self._outgoing.read()

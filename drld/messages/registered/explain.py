@@ -1,4 +1,4 @@
-"""How messages are explained: which limits one meets, and what each would do with it now.
+"""The explanation of a message: the limits that it meets, and the present verdict of each.
 
 Nothing is charged or counted: each limit tries the message on a copy of its bucket.
 """
@@ -26,14 +26,16 @@ _NAMES = ("broker", "topic", "client", "user", "address")
 
 
 class Asked(NamedTuple):
-    """A message, as a text says it."""
+    """A message that a text describes."""
 
     broker: str
     topic: str
     client: str = ""
-    """The identifier of the client that publishes it; the next two: its user, its address."""
+    """The identifier of the client that publishes it."""
     user: str = ""
+    """The client's user name."""
     address: str = ""
+    """The client's address."""
 
     def __str__(self) -> str:
         values = zip(_NAMES, self, strict=True)
@@ -52,7 +54,7 @@ def read(text: str) -> Asked:
     """The message of words such as `broker=mqtt topic=city/traffic client=sensor1`.
 
     Raises:
-        InputError: they are none.
+        InputError: the words do not describe a message.
     """
     allowed = "a message must be broker=NAME topic=TOPIC, and may have client=, user= and address="
     try:
@@ -68,14 +70,14 @@ def read(text: str) -> Asked:
 
 
 def remarks(item: Asked) -> list[str]:
-    """What is to be known of a message."""
+    """Remarks on a description of a message."""
     if not (item.client or item.user or item.address):
-        return ["The message names no client: it is judged as one of a new client."]
+        return ["The message names no client, so it is judged like one of a new client."]
     return []
 
 
 class Explainer:
-    """A set of limits, of which those on messages are explained."""
+    """A set of limits; it explains those on messages."""
 
     def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
         """Prepare to explain messages.
@@ -95,7 +97,7 @@ class Explainer:
         policing: Callable[[LimitSpec, Lane], tuple[Policer, Enforcement]],
         now_ns: int,
     ) -> Iterator[Explanation]:
-        """What each limit does with a message, in the order in which it comes to them.
+        """The verdict of each limit on a message, in the order in which it comes to them.
 
         Args:
             asked: the message.
@@ -125,7 +127,7 @@ def _tried(limit: LimitSpec, trial: tuple[Policer, Enforcement], now_ns: int) ->
     policer, record = trial
     policy = limit.policy
     if policy.keyed is not None:
-        # The engine has no record of what each client has.
+        # The engine has no record of each client's bucket.
         record = Enforcement(fill_rate=policy.rate, depth=policer.bucket.depth)
     wait_ns = policer.wait_ns(0, ITEM, now_ns)
     found = tried(limit, (policer, record), 0, ITEM, now_ns, words=WORDS)
@@ -141,7 +143,7 @@ def _tried(limit: LimitSpec, trial: tuple[Policer, Enforcement], now_ns: int) ->
 
 
 def first_miss(match: MessageMatch, asked: Asked) -> str | None:
-    """The first criterion of a limit that a message fails, and why; None: it falls under it."""
+    """The first criterion of a limit that a message fails, and the reason; None: it fails none."""
     if asked.broker not in match.broker:
         return f"broker: {asked.broker} is not {' or '.join(match.broker)}"
     if not _matches(match, asked.topic):
@@ -150,7 +152,7 @@ def first_miss(match: MessageMatch, asked: Asked) -> str | None:
 
 
 def _matches(match: MessageMatch, topic: str) -> bool:
-    """Whether a filter matches; one whose protocol is not known here, in either notation."""
+    """Whether a filter matches. Both notations are tried if the protocol is not known here."""
     for notation in Notation if match.notation is None else (match.notation,):
         try:
             check(match.topic, notation)

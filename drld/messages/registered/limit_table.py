@@ -1,4 +1,4 @@
-"""`[[limit]]` whose `match` is about messages, and how its values are read."""
+"""`[[limit]]` whose `match` is about messages, and the readers of its values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from drld.policy import Keyed
 from drld.units import QuantityError, Unit
 
 SPLITS = tuple(name for name in ("static", "adaptive") if name in ALLOCATORS)
-"""Allocators that divide rate and burst into buckets that messages can wait for."""
+"""The allocators that divide rate and burst into buckets for which messages can wait."""
 MOST_BROKERS = 64
 _OF_DIVIDED = ("allocator", "shares", "weights")
-"""Keys of limits without `match.client`."""
+"""The keys that only limits without `match.client` have."""
 
 
 def _rate(value: object) -> int:
@@ -76,8 +76,9 @@ class MessageMatchTable(Table):
     """Filter in the protocol's own notation: MQTT's `+` and `#`, or `*` and `>` of NATS."""
     client: Literal["id", "user", "address"] | None = None
     """Each client has a bucket of its own, of the whole rate and burst, at each limiter. A client
-    is known by its identifier (NATS: its name), by its user name, or by its address. One that does
-    not say it is known by its address. Default: one bucket for all clients."""
+    is known by its identifier (NATS: its name), by its user name, or by its address. A client
+    without an identifier or user name is known by its address. Default: one bucket for all
+    clients."""
 
 
 class MessageLimitTable(LimitTable):
@@ -111,26 +112,26 @@ class MessageLimitTable(LimitTable):
     `adaptive`; or they are acknowledged and dropped, with any allocator."""
 
     _notation: Notation | None = PrivateAttr(default=None)
-    """That of the brokers, of whose protocol `BrokersTable.check` takes note."""
+    """The notation of the brokers' protocol; `BrokersTable.check` sets it."""
 
     def set_notation(self, notation: Notation) -> None:
-        """Its brokers write topics so."""
+        """Set the notation in which the limit's brokers write topics."""
         self._notation = notation
 
     def target(self) -> MessageMatch:
-        """Which messages fall under the limit."""
+        """The messages that fall under the limit."""
         match = self.match
         by = ByClient(match.client) if match.client else None
         return MessageMatch(match.broker, match.topic, by, self._notation)
 
     @property
     def default_allocator(self) -> str | None:
-        """The static split, where messages wait; nothing is divided where clients have buckets."""
+        """The static split, where messages wait or each client has a bucket."""
         return "static" if self.match.client or self.excess == "wait" else None
 
     @property
     def _allocator(self) -> str | None:
-        """The name of the allocator, as far as the table has one."""
+        """The name of the allocator, if it is a text."""
         if "allocator" not in self.model_fields_set:
             return self.default_allocator
         table = self.allocator if isinstance(self.allocator, dict) else {"name": self.allocator}
@@ -138,8 +139,8 @@ class MessageLimitTable(LimitTable):
         return name if isinstance(name, str) else None
 
     def check(self, where: Location, problems: Problems) -> None:
-        """See that the allocator goes with the excess, and that no key is about a division that
-        there is none of."""
+        """Check that the allocator suits the excess, and that a limit with a bucket for each client
+        has no key about a division."""
         if self.match.client:
             for key in _OF_DIVIDED:
                 if key in self.model_fields_set:
@@ -157,8 +158,10 @@ class MessageLimitTable(LimitTable):
             )
 
     def check_members(self, where: Location, members: int, problems: Problems) -> None:
-        """See that each part of the burst has a whole message (SRTM: a bucket of less than one
-        would let messages through beyond the burst, or none)."""
+        """Check that each part of the burst has a whole message.
+
+        A bucket of less than one would let messages through beyond the burst, or none (SRTM).
+        """
         if self.match.client or self._allocator not in SPLITS:
             return
         burst = automatic_burst(self.rate, self.unit) if self.burst == "auto" else self.burst
@@ -174,7 +177,7 @@ class MessageLimitTable(LimitTable):
             )
 
     def policy(self) -> Mapping[str, Any]:
-        """What becomes of the excess, and whether clients have buckets."""
+        """The values of the policy: the excess, and the bucket for each client."""
         policy: dict[str, Any] = {"excess": Excess(self.excess)}
         by = self.match.client
         if by is None:

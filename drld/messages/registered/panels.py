@@ -1,4 +1,4 @@
-"""What the page shows of messages."""
+"""The charts of messages on the page."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from drld.spec import LimiterSpec, format_endpoint
 from drld.units import format_duration, human_duration
 
 LONG_NS = 60 * NS_PER_S
-"""Between the tokens of a limit: clients do not wait for longer."""
+"""The longest time between the tokens of a limit that clients wait for."""
 
 
 def remarks(spec: LimiterSpec) -> list[str]:
-    """A line for each remark on what a configuration says of messages."""
+    """The remarks on a configuration's brokers and limits on messages, one line each."""
     brokers = spec.plane(MessagesSpec).brokers
     limits = [
         (limit.policy, limit.match)
@@ -36,7 +36,7 @@ def remarks(spec: LimiterSpec) -> list[str]:
 
 
 def _outside(broker: BrokerSpec) -> list[tuple[str, int]]:
-    """The addresses that other hosts reach."""
+    """The addresses of a broker that other hosts reach."""
     found = [it for it in broker.listen if not isinstance(it, str)]
     return [it for it in found if not ip_address(it[0]).is_loopback]
 
@@ -89,7 +89,7 @@ def _split(spec: LimiterSpec, policies: list[Policy]) -> list[str]:
 
 
 def _penalty(policy: Policy, members: int) -> float:
-    """By the law of the tail, s."""
+    """The 99th percentile of the access delay by the law of the tail, s."""
     return tail_delay(policy.rate / ITEM, policy.burst / ITEM, 1 / members)
 
 

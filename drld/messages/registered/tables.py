@@ -1,4 +1,4 @@
-"""`[[broker]]`: the brokers in front of which this daemon takes connections."""
+"""`[[broker]]`: the brokers before which this daemon takes connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BrokerTable(Table):
     """`[[broker]]`: a message broker behind this daemon.
 
     One table for each. Clients connect to drld instead of the broker (docs/messages-operations.md).
-    A change of these tables takes effect when the daemon restarts, but for the certificates' files.
+    A reload adds, moves, changes and removes brokers (docs/messages-operations.md#reload).
     """
 
     name: Name
@@ -54,27 +54,28 @@ class BrokerTable(Table):
     protocol: Literal["mqtt", "nats"]
     """Protocol of the broker: MQTT 3.1.1 and 5, or NATS."""
     listen: ListenOrPaths
-    """Where clients connect."""
+    """Addresses on which clients connect."""
     server: Annotated[
         Address, PlainValidator(endpoint_or_path), Kind("address or path of a unix socket")
     ]
-    """Where the broker listens. Nobody else should reach it: who does is not limited."""
+    """Address of the broker itself. Only drld should reach it: other clients are not limited."""
     hold: Annotated[int, PlainValidator(_read_hold), _read_hold.described] = DEFAULT_HOLD
-    """Memory for messages that wait. Above it, drld reads no more from clients whose messages wait,
-    and TCP slows them down. Default: `"64MiB"`."""
+    """Memory for messages that wait, and for those that have begun. Above it, drld reads no more
+    from their clients, and TCP slows them down. Default: `"64MiB"`."""
     timestamps: Literal["auto", "socket", "kernel", "read"] = "auto"
     """Source of messages' arrival times: a program at the socket, the kernel's stamps, or the time
-    of reading; `"auto"` takes the first that the host has."""
+    of reading. `"auto"` takes the first that the host has (docs/messages-arrival.md)."""
     accept_proxy: bool = False
     """Whether each connection begins with a header of the PROXY protocol, version 1 or 2, as a load
-    balancer in front sends it. It says the client's address; any other connection is refused."""
+    balancer sends it. It says the client's address. drld refuses connections without it."""
     send_proxy: bool = False
-    """Whether connections to the broker begin with such a header, version 2."""
+    """Whether drld's connections to the broker begin with such a header, version 2. It has the
+    client's real address."""
     max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] = DEFAULT_MAX_CONNECTIONS
-    """Connections at a time; more are refused."""
+    """Clients that may be connected at a time; drld refuses more."""
     max_frame: Annotated[int, PlainValidator(_read_frame), _read_frame.described] = MAX_FRAME
-    """Largest packet of MQTT, or message of NATS with its head; a connection with a larger one is
-    closed. Default: `"2MiB"`."""
+    """Largest packet of MQTT, or message of NATS with its head. drld closes a connection with a
+    larger one. At most `hold`. Default: `"2MiB"`, or `hold` if that is less."""
     certificate: FilePath | None = None
     """Certificate for TLS on all TCP addresses, and its chain (PEM); needs `key`. A reload reads
     all files again. Default: no TLS."""
@@ -85,20 +86,21 @@ class BrokerTable(Table):
     connect."""
 
     _tls: ServerTls | None = PrivateAttr(default=None)
-    """What the files are; `read_files` reads them."""
+    """The context that `read_files` has made of the files."""
 
     def read_files(self, where: Location, problems: Problems) -> None:
         """Read the files for TLS."""
         self._tls = read_tls(where, self, problems)
 
     def spec(self) -> BrokerSpec:
-        """The broker."""
-        files = {"certificate", "key", "client_ca"}
-        return BrokerSpec(**self.model_dump(exclude=files), tls=self._tls)
+        """The broker, with a frame that fits into `hold`."""
+        values = self.model_dump(exclude={"certificate", "key", "client_ca"})
+        values["max_frame"] = min(self.max_frame, self.hold)
+        return BrokerSpec(**values, tls=self._tls)
 
 
 class BrokersTable(PlaneTable):
-    """All tables `[[broker]]` of a file."""
+    """The tables `[[broker]]` of a file."""
 
     broker: Annotated[list[BrokerTable], Field(max_length=MOST_BROKERS)] = Field(
         default_factory=list
@@ -109,13 +111,18 @@ class BrokersTable(PlaneTable):
         return MessagesSpec(tuple(it.spec() for it in self.broker))
 
     def check(self, limits: Mapping[int, MessageLimitTable], problems: Problems) -> None:
-        """See that names and addresses are unique and that limits name brokers, and read the files
-        for TLS."""
+        """Check that names and addresses are unique, and that limits name brokers.
+
+        It also reads the files for TLS.
+        """
         names: dict[str, Location] = {}
         listens: dict[Address, Location] = {}
         for index, broker in enumerate(self.broker):
             at: Location = [MessagesSpec.key, index]
             broker.read_files(at, problems)
+            if "max_frame" in broker.model_fields_set and broker.max_frame > broker.hold:
+                claim = f"at most hold, {broker.hold} bytes"
+                problems.refuse([*at, "max_frame"], f"{broker.max_frame} bytes", claim)
             _unique([*at, "name"], broker.name, broker.name, names, problems)
             for address in broker.listen:
                 where = [*at, "listen"]
@@ -131,7 +138,7 @@ class BrokersTable(PlaneTable):
             self._check_limit(["limit", index, "match"], limit, problems)
 
     def _check_limit(self, where: Location, limit: MessageLimitTable, problems: Problems) -> None:
-        """See that a limit names brokers of one protocol, and a filter of it."""
+        """Check that a limit names brokers of one protocol, and a filter in its notation."""
         match = limit.match
         protocols = {broker.name: broker.protocol for broker in self.broker}
         for name in match.broker:

@@ -13,10 +13,11 @@ from random import Random
 import pytest
 import trio
 
+from drld.spec import LimitSpec
 from testbed.messages.servers import Server, mosquitto
 from tests.brokers.front import Clients, Front, Observer, front, until
 from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, publish
-from tests.unit.messages.made import message_limit, record
+from tests.unit.messages.made import attach, message_limit, record
 from tests.unit.requests.test_daemons import ports
 
 
@@ -67,6 +68,31 @@ async def test_a_burst_passes_and_the_rest_comes_at_the_rate(
         assert observer.numbers("limited/a") == [*range(20)]
         assert running.waited() == 15
         assert running.datapath.waits(1).waiting == 0
+
+
+async def test_another_rate_holds_for_thousands_that_wait_and_without_the_limit_they_leave(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    def limit(rate: float) -> LimitSpec:
+        return message_limit("limited/#", rate=rate, burst=26)
+
+    count = 5200
+    async with front(server, "mqtt", limit(11)) as running:
+        client = await clients.open(running, "one")
+        await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(count)))
+        await running.until_waiting(5000)
+        now_ns = running.pump.reactor.clock()
+        attach(running.datapath, limit(2), now_ns=now_ns)
+        left = count - running.datapath.waits(1).waiting
+        begun = trio.current_time()
+        await observer.until(left + 5)
+        # One may have been due at the former rate; each further one takes half a second.
+        assert trio.current_time() - begun >= (5 - 1) / 2
+        assert running.datapath.waits(1).waiting > 4000
+        attach(running.datapath, now_ns=running.pump.reactor.clock())
+        await observer.until(count)
+        assert observer.numbers("limited/a") == [*range(count)]
+        await until(lambda: running.broker.memory.held == 0)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -19,9 +19,9 @@ from drld.model import NS_PER_S
 from drld.units import human_amount, human_rate
 
 MOST = 1_000_000
-"""Messages of a profile: drlctl needs some 200 bytes for each."""
+"""The most messages of a profile: drlctl needs some 200 bytes for each."""
 _LEAST = 1000
-"""Messages: of fewer, a hundredth is no more than chance."""
+"""The fewest messages of a good profile: a hundredth of fewer messages is no more than chance."""
 
 
 class Recorded(NamedTuple):

@@ -11,7 +11,7 @@ from drld.model import NS_PER_S
 from drld.police.waits import QUANTILES
 
 _HELD = gauge("messages_held_bytes", "Memory of messages that wait, of all brokers.")
-_WAITING = gauge("limit_messages_waiting", "Messages that wait; in shadow mode, that would.")
+_WAITING = gauge("limit_messages_waiting", "Messages that wait; in shadow mode, that would wait.")
 _WAITED = counter("limit_messages_waited", "Messages that had to wait, or would have had to.")
 _CLIENTS = gauge("limit_clients", "Clients with a bucket of their own.")
 _DELAY = gauge(
@@ -20,7 +20,7 @@ _DELAY = gauge(
 
 
 def samples(backend: Backend) -> Iterator[Sample]:
-    """What waits, and the access delays of each limit."""
+    """The memory of messages that wait, and the figures of each limit."""
     datapath = backend.datapath_of(MessageDatapath)
     if datapath is None:
         return

@@ -16,7 +16,7 @@ from drld.control.turns import Turns
 from drld.messages.datapath import MessageDatapath
 
 PERIOD_S = 0.25
-"""Between the lines of a stream."""
+"""The time between two lines of a stream."""
 
 
 def routes(backend: Backend, turns: Turns) -> list[Route]:
@@ -25,7 +25,7 @@ def routes(backend: Backend, turns: Turns) -> list[Route]:
 
 
 class _Arrivals:
-    """Batches of arrivals of one limit, one JSON object a line, until the limit goes."""
+    """Batches of arrivals of one limit, one JSON object a line, until the limit is removed."""
 
     def __init__(self, backend: Backend, turns: Turns) -> None:
         self._backend = backend
