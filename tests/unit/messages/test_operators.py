@@ -20,11 +20,11 @@ from drld.engine import Engine
 from drld.errors import InputError
 from drld.limit_values import limit_values
 from drld.messages.datapath import MessageDatapath
-from drld.messages.plane import messages
 from drld.messages.recording import Recording
 from drld.messages.registered import explain
-from drld.messages.spec import ByClient, Excess
+from drld.messages.spec import ByClient, Excess, MessageMatch
 from drld.model import NS_PER_S
+from drld.plane import Plane
 from drld.policy import Mode
 from drld.spec import LimitSpec
 from testbed.sim.mailbox import Datagram, Mailbox
@@ -91,7 +91,7 @@ def reported(*limits: LimitSpec, made: MessageDatapath) -> dict[int, LimitReport
     clock = Clock()
     network: Network[Datagram] = Network(1, Conditions())
     spec = limiter_spec(*limits, peers=())
-    engine = Engine(spec, [messages(made)], Mailbox("a", clock, network), Random(1))
+    engine = Engine(spec, [Plane(MessageMatch, made)], Mailbox("a", clock, network), Random(1))
     engine.start(0)
     return {it.id: limit_report(it, engine.limits[it.id], 0) for it in limits}
 
