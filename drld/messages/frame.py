@@ -16,8 +16,9 @@ MAX_FRAME = 2 << 20
 their heads come on top."""
 MAX_HEAD = 1 << 16
 """The largest line of NATS, bytes. The format of MQTT bounds its heads."""
-CACHED_TOPICS = 8192
-"""The number of topics whose text a codec remembers, for all connections together."""
+CACHED_TOPICS = 16_384
+"""The number of topics whose text a codec remembers, for all connections together: as many as
+`drld.messages.topics.MAX_REMEMBERED`, some 6 MB. With fewer, 10,000 topics would miss it often."""
 CACHED_BYTES = 256
 """The longest topic that a codec remembers, bytes."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from drld import config, reload
 from drld.limit_values import limit_values
+from drld.messages.frame import MAX_FRAME
 from drld.messages.quantity import BURST, RATE, parse_burst, parse_rate
 from drld.messages.spec import (
     ITEM,
@@ -97,6 +98,8 @@ def test_every_key_of_a_broker() -> None:
          "broker[1].certificate: is required with broker[1].key"),
         (('name = "nats"', 'name = "nats"\nhold = "1kB"'),
          'broker[1].hold: must be a size such as "64MiB", from "1MiB" to "16GiB" (got \'1kB\')'),
+        (('name = "nats"', 'name = "nats"\nhold = "1MiB"\nmax_frame = "2MiB"'),
+         "broker[1].max_frame: must be at most hold, 1048576 bytes (got '2097152 bytes')"),
         (('"11k/s"', '"11k"'), f"limit[0].rate: must be {RATE} (got '11k')"),
         (('"11k/s"', "11000"), f"limit[0].rate: must be {RATE} (got 11000)"),
         (('"26msg"', "26"), f'limit[0].burst: must be "auto", or {BURST} (got 26)'),
@@ -130,6 +133,12 @@ def test_every_key_of_a_broker() -> None:
 )  # fmt: skip
 def test_a_mistake_is_one_line(change: tuple[str, str], problem: str) -> None:
     assert problems(changed(change)) == [f"drld.toml: {problem}"]
+
+
+def test_the_largest_frame_fits_into_a_small_hold() -> None:
+    spec = parsed(changed(('name = "mqtt"\n', 'name = "mqtt"\nhold = "1MiB"\n')))
+    small, usual = spec.plane(MessagesSpec).brokers
+    assert (small.max_frame, usual.max_frame) == (1 << 20, MAX_FRAME)
 
 
 def test_one_table_is_no_array() -> None:
