@@ -150,6 +150,8 @@ class Daemon:
         for plane in self._enforcer.planes:
             if plane.has_clients and not self._stopping.is_set():
                 await servers.start(plane.serve)
+            elif not plane.has_clients:
+                servers.start_soon(plane.serve_later)
         # Imported modules live as long as the daemon. The collector need never look at them again.
         gc.freeze()
         await self._tell_ready()

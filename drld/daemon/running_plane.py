@@ -46,7 +46,7 @@ class RunningPlane(Plane):
     """A plane that needs nothing of the daemon but ticks; other planes override these methods."""
 
     has_clients: bool = False
-    """Whether the daemon must call `serve`."""
+    """Whether the daemon must call `serve` before it is ready; otherwise it calls `serve_later`."""
 
     async def prepare(self, spec: LimiterSpec) -> None:
         """Do the slow part of a change to this configuration, while ticks go on."""
@@ -72,6 +72,9 @@ class RunningPlane(Plane):
             ConfigError: an address cannot be bound.
         """
         task_status.started()
+
+    async def serve_later(self) -> None:
+        """Serve clients that a reload may bring, as `serve` does; return at once if none can come."""
 
     def set_ring(self, spec: LimiterSpec, ring: KeyRing) -> None:
         """Use other keys, with the configuration in force."""

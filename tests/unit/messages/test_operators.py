@@ -24,7 +24,7 @@ from drld.messages.recording import Recording
 from drld.messages.registered import explain
 from drld.messages.spec import ByClient, Excess, MessageMatch
 from drld.model import NS_PER_S
-from drld.plane import Plane
+from drld.planes.plane import Plane
 from drld.policy import Mode
 from drld.spec import LimitSpec
 from testbed.sim.mailbox import Datagram, Mailbox

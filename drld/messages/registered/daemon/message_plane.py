@@ -79,16 +79,19 @@ class MessagePlane(RunningPlane):
         task_status.started()
         await fronts.run(self._context.stopping)
 
-    async def run(self) -> None:
-        """See `RunningPlane.run`: pass messages on if the first broker comes by a reload."""
-        if self.has_clients:
-            return
+    async def serve_later(self) -> None:
+        """See `RunningPlane.serve_later`: pass messages on when a reload brings the first broker."""
         self._serving = True
-        await self._has_fronts.wait()
-        assert self._fronts is not None
-        # The daemon waits for `serve`, but not for this: what is open ends in order nevertheless.
-        with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_stop, nursery)
+            await self._has_fronts.wait()
+            nursery.cancel_scope.cancel()
+        if self._fronts is not None:
             await self._fronts.run(self._context.stopping)
+
+    async def _cancel_at_stop(self, nursery: trio.Nursery) -> None:
+        await self._context.stopping.wait()
+        nursery.cancel_scope.cancel()
 
     def _change(self, brokers: Iterable[BrokerSpec], attach: Callable[[], None]) -> Fronts:
         """Have these brokers from now on, if `attach` succeeds; return their fronts."""
