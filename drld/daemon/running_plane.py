@@ -74,7 +74,7 @@ class RunningPlane(Plane):
         task_status.started()
 
     async def serve_later(self) -> None:
-        """Serve clients that a reload may bring, as `serve` does; return at once if none can come."""
+        """Serve clients that a reload may bring, as `serve` does; return if none can come."""
 
     def set_ring(self, spec: LimiterSpec, ring: KeyRing) -> None:
         """Use other keys, with the configuration in force."""

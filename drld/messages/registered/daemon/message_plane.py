@@ -80,7 +80,7 @@ class MessagePlane(RunningPlane):
         await fronts.run(self._context.stopping)
 
     async def serve_later(self) -> None:
-        """See `RunningPlane.serve_later`: pass messages on when a reload brings the first broker."""
+        """See `RunningPlane.serve_later`: pass messages on once a reload brings a broker."""
         self._serving = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_stop, nursery)
