@@ -1,4 +1,4 @@
-"""All limits of one daemon, of whatever plane: one synchronous object.
+"""All limits of one daemon, of all planes: one synchronous object.
 
 The engine moves values between the pure `Limiter`s, the node (`drld.node`) and the datapaths of the
 planes (`drld.planes.plane`). `drld.daemon` owns the clock, the signals and the tasks, and decides

@@ -1,14 +1,16 @@
-"""What the other limiters forward of a limit: asked for while somebody looks at it.
+"""The traffic that the other limiters forward under a limit, for a page that shows the limit.
 
-Shares follow from demand, or from weights, so gossip tells these and nothing else. What a limiter
-forwards decides nothing, and is told to those who ask. A limiter that nobody looks at neither asks
-nor answers, and a look costs a question and an answer for each peer and second.
+Shares follow from demand, or from weights, so gossip tells these and nothing else. The forwarded
+traffic decides nothing, and is told to limiters that ask. A limiter whose page is closed neither
+asks nor answers. While a page shows a limit, each peer gets a question and gives an answer a
+second.
 
 Rates are differences of totals over the time between their counts, by the clock of the limiter that
 counted. So they are exact however late an answer comes, and a lost one costs nothing.
 
-Bounds. `MOST_WATCHED` limits are looked at at a time, `MOST_QUESTIONS` questions and `MOST_ANSWERS`
-answers leave in a tick. A fleet of a thousand is asked in two seconds, at ticks of 50 ms.
+Bounds. A page can show `MOST_WATCHED` limits at a time. `MOST_QUESTIONS` questions and
+`MOST_ANSWERS` answers leave in a tick. A fleet of a thousand is asked in two seconds, at ticks of
+50 ms.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Node:
         self.probes: Probes | None = None
         """None: the configuration turns probes off."""
         self.judged: set[str] = set()
-        """Peers whose verdict has changed. The reader clears the set."""
+        """Peers with a new verdict. The reader clears the set."""
         self.round_due_ns = 0
         self._rng = rng
         self._listener = listener

@@ -51,7 +51,7 @@ def _ignored(spec: LimiterSpec) -> list[str]:
 
 
 def ignored(key: str, limits: Iterable[Policy]) -> list[str]:
-    """A line about those of the limits, if any, whose allocator does not carry out their key."""
+    """A line about limits whose allocator does not carry out their key, if there are any."""
     names = [limit.name for limit in limits if limit.allocator != "fair"]
     if not names:
         return []

@@ -35,7 +35,7 @@ _MAX_AHEAD_BYTES = 65_536
 
 
 class _RefusedError(Exception):
-    """A request that is not passed to the application; `status` is of the answer."""
+    """A request that is not passed to the application; `status` is the answer's."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)

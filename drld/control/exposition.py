@@ -4,9 +4,9 @@ The format is written by hand: 10,000 limits have 140,000 samples, and prometheu
 all without a pause, which would keep ticks waiting. Here:
 
 - They are made in steps of `_BATCH_S`, each in its turn, and kept in pieces of `_PIECE_BYTES`.
-- Scrapes that are asked for together share them. Between two runs is a pause of `_REST` times as
-  long as one took, up to 2 s. So strangers who ask all the time get a fifth of a core.
-- An answer is taken within `ANSWER_S`. So few runs are kept for slow clients: 20 s of making at a
+- Simultaneous scrapes share one run. After a run there is a pause of `_REST` times its length, up
+  to 2 s. So clients that scrape without end get a fifth of a core.
+- A client must take its answer within `ANSWER_S`. This bounds the runs that slow clients keep: 20 s of making at a
   fifth of a core, 60 MB at 15 MB/s, if all connections are slow.
 """
 
@@ -92,7 +92,7 @@ class Exposition:
         self._pieces: list[bytes] = []
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer with samples that were made after this was asked for."""
+        """Answer with samples that are made after this request."""
         self._asking += 1
         try:
             await self._one()

@@ -1,9 +1,9 @@
 """Protection of loopback addresses from DNS rebinding.
 
-A page of a stranger's, in a browser on this host, may ask the stranger's own name for data. If that
+A page of a stranger, in a browser on this host, may ask the stranger's own name for data. If that
 name's address becomes 127.0.0.1, the browser asks the daemon, and lets the page read the answer. It
-sends the name in `Host`, which gives it away: who means this host asks for a loopback address or
-`localhost`. Addresses of the network have names that the daemon does not know; TLS protects them,
+sends the name in `Host`, which gives it away: requests that mean this host name a loopback address
+or `localhost`. Addresses of the network have names that the daemon does not know; TLS protects them,
 as no certificate has the stranger's name.
 """
 

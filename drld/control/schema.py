@@ -229,7 +229,7 @@ class FleetView(TypedDict):
     """Sum over the other connected limiters."""
     connected: list[str]
     unnamed: int
-    """Connected limiters beyond those, whose names this one does not know."""
+    """Connected limiters beyond those in `connected`, with names that this one does not know."""
     age_s: float | None
     """Age of the oldest estimate in `remote`; None: no estimate was received."""
 
@@ -441,14 +441,15 @@ class LiveReport(TypedDict):
     """Unix time."""
     status: StatusReport
     matching: int
-    """Limits whose name contains what was searched for; without a search, all."""
+    """Number of limits whose name contains the text of the search; without a search, of all
+    limits."""
     limits: list[LiveLimit]
     """The matching limits with the highest demand as part of their rate, in the configuration's
     order."""
     peers: list[PeerHealth]
     """The first hundred: those that are not well come first."""
     events: list[Event]
-    """The last hundred, or of these those after the number that was asked for."""
+    """The last hundred events, or those of them after the number in the request."""
 
 
 class TraceRecord(TypedDict):
@@ -477,4 +478,5 @@ class TraceLine(TraceRecord):
     """A record as one reader gets it."""
 
     number: int
-    """Counts this reader's records from 0; a gap is what it was too slow for."""
+    """Number of this reader's record, from 0; a gap stands for records that the reader was too slow
+    to get."""

@@ -1,10 +1,9 @@
 """The control API's server: a unix socket that only its owner and its group may open.
 
-The socket exists before anybody can connect (`listen` comes last), and before it has its group
-nobody but the owner may. Clients are known by the credentials that the kernel vouches for. Their
-number is bounded, with places kept for root; what one connection raises ends that connection alone;
-how each is served, and for how long: drld.control.connection. `Connections` serves other hosts too
-(drld.control.tcp).
+The socket gets its mode and group before clients can connect (`listen` comes last). The kernel
+vouches for the credentials of each client. The number of clients is bounded, with places kept for
+root. An error of one connection ends that connection alone. `drld.control.connection` serves one
+client. `Connections` serves other hosts too (drld.control.tcp).
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class Claim(NamedTuple):
 
 
 class Conversation(Protocol):
-    """One connection of a server, in whatever protocol."""
+    """One connection of a server, in any protocol."""
 
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
@@ -195,7 +194,7 @@ class Connections:
         return MAX_CONNECTIONS - kept
 
     def shared(self, most: int, peer: object) -> int:
-        """These places; none, for a client whose group has half of them."""
+        """The given number of places, or 0 for a client whose group has half of them."""
         return most if self._open[self.group(peer)] < most // 2 else 0
 
     def group(self, _peer: object) -> object:
@@ -237,7 +236,7 @@ class Connections:
             self._open += Counter()  # Forgets groups without a client.
 
     async def serve(self, stream: trio.abc.Stream, peer: object) -> None:
-        """Serve one client; whatever that raises harms no other."""
+        """Serve one client; an error of it harms no other client."""
         connection = self.conversation(stream, peer)
         self._connections.add(connection)
         try:

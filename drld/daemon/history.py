@@ -1,8 +1,8 @@
-"""Which limit was changed when, by whom, and from what to what.
+"""The history of limits: each change with its time, its origin, and the old and new values.
 
 The last changes are in memory as lines of JSON, and in a file of the state directory, if there is
-one. Both are bounded: the oldest go first. The file is appended to, and made again from memory when
-it has twice that size. A line that was torn by a crash is left out when the file is read.
+one. Both are bounded: the oldest go first. The file is appended to. At twice the size of the memory
+it is written again from memory. A line that a crash has torn is left out when the file is read.
 """
 
 from __future__ import annotations

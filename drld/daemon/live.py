@@ -21,7 +21,7 @@ from drld.units import Unit
 MOST_PEERS = 100
 """Peers that are listed; the status counts all."""
 MOST_RATES = 20
-"""Peers whose rates are listed one by one: more than a page tells apart."""
+"""Peers with rates of their own in the list: more than a page can show apart."""
 _ILL = ("dead", "suspect", "left", "unknown", "alive")
 
 
@@ -41,7 +41,7 @@ def live_limits(
 
 
 def look(engine: Engine, rates: FleetRates, limit_id: int, now_ns: int) -> None:
-    """Somebody looks at a limit: have its rates asked for."""
+    """Note that a page shows this limit, and ask for its rates."""
     rates.watch(limit_id, [peer.name for peer in engine.spec.peers], now_ns)
 
 

@@ -1,22 +1,23 @@
 """The planes: kinds of traffic. `PLANES` names each, and nothing else of drld does.
 
 A plane is a package of its own. The modules of its subpackage `registered` add to drld's
-configuration, `drlctl` and control API:
+configuration, daemon, `drlctl` and control API. A plane may leave out all but the first:
 
-- `tables.TABLES`: its table, and its limits (`drld.config.plane_tables`);
-- `remarks.remarks`: what is allowed in its limits, and better otherwise: takes a configuration, and
+- `tables.TABLES`: the plane's table, and the table of its limits (`drld.config.plane_tables`);
+- `remarks.remarks`: remarks on valid limits that could be better; takes a configuration, and
   returns a line each;
-- `target_options.OPTIONS`: options of `drlctl limit` for its targets;
-- `commands.COMMANDS`: commands of `drlctl`; `commands.show_keys`, for `drlctl limit top`: shows the
-  busiest keys of a limit that has some;
-- `explain`: how its items are written, and what limits do with one (`drld.planes.explanation`);
-- `replay.Replay`: what limits would have done to a capture of its items (`drld.planes.replay`);
-- `routes.routes`: paths of the control API, a function that makes them;
-- `metrics.samples`: figures for `GET /metrics`: takes the backend, and returns samples;
-- `panels.PANELS`: what the page shows of its limits (`drld.planes.panels`);
+- `target_options.OPTIONS`: options of `drlctl limit` for the plane's targets;
+- `commands.COMMANDS`: commands of `drlctl`; `commands.show_keys` shows the busiest keys of a limit
+  that has keys, for `drlctl limit top`;
+- `explain`: the notation of the plane's items, and their treatment by limits
+  (`drld.planes.explanation`);
+- `replay.Replay`: the treatment of a capture of items by limits (`drld.planes.replay`);
+- `routes.routes`: a function that makes paths of the control API;
+- `public_routes.routes`: a function that makes paths for other hosts, which change nothing;
+- `metrics.samples`: figures for `GET /metrics`; takes the backend, and returns samples;
+- `panels.PANELS`: charts of the page (`drld.planes.panels`);
 - `daemon.plane`: the plane in a daemon, with its tasks and servers (`drld.daemon.running_plane`);
-- `doctor.findings`: findings of `drlctl doctor`, from what it knows (`drld.doctor.finding`);
-- `public_routes.routes`: paths for other hosts too, which change nothing, likewise.
+- `doctor.findings`: findings of `drlctl doctor`, from its facts (`drld.doctor.finding`).
 """
 
 from __future__ import annotations

@@ -134,11 +134,11 @@ class Replayed(ABC, Generic[T]):
 
     @abstractmethod
     def start(self, limits: list[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Have these limits from now on, whose policers `watch` makes."""
+        """Use these limits from now on; `watch` makes their policers."""
 
     @abstractmethod
     def flow_of(self, policy: Policy, flow: FlowId) -> Hashable:
-        """Which of the listed flows the present item is of."""
+        """The listed flow that the present item belongs to."""
 
     @abstractmethod
     def flow_name(self, policy: Policy, flow: Hashable) -> str:

@@ -209,7 +209,7 @@ class Registry:
             self.limits[limit_id] = Held(value, held.raw, held.revision)
 
     def forget(self, name: str) -> None:
-        """Drop a member, whatever etcd has."""
+        """Drop a member, even if etcd still has it."""
         self._drop(self.keys.member(name))
 
     @property
