@@ -6,8 +6,8 @@ all without a pause, which would keep ticks waiting. Here:
 - They are made in steps of `_BATCH_S`, each in its turn, and kept in pieces of `_PIECE_BYTES`.
 - Simultaneous scrapes share one run. After a run there is a pause of `_REST` times its length, up
   to 2 s. So clients that scrape without end get a fifth of a core.
-- A client must take its answer within `ANSWER_S`. This bounds the runs that slow clients keep: 20 s of making at a
-  fifth of a core, 60 MB at 15 MB/s, if all connections are slow.
+- A client must take its answer within `ANSWER_S`. This bounds the runs that slow clients keep: 20 s
+  of making at a fifth of a core, 60 MB at 15 MB/s, if all connections are slow.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A page of a stranger, in a browser on this host, may ask the stranger's own name for data. If that
 name's address becomes 127.0.0.1, the browser asks the daemon, and lets the page read the answer. It
 sends the name in `Host`, which gives it away: requests that mean this host name a loopback address
-or `localhost`. Addresses of the network have names that the daemon does not know; TLS protects them,
-as no certificate has the stranger's name.
+or `localhost`. The daemon does not know the names of its addresses in the network. TLS protects
+these, as no certificate has the stranger's name.
 """
 
 from __future__ import annotations
