@@ -36,21 +36,14 @@ with one cell. Ticks are those of the policy in lowest terms.
 
 from __future__ import annotations
 
-import math
 import struct
-from functools import lru_cache
 from typing import NamedTuple
 
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.cells import Cells
+from drld.requests.buckets.ledger_shape import SLOTS, shape_of
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
-MS = 1_000_000
-SLOTS = 2**16
-"""The number of slots, on the wire and here. A slot takes at least `_SLOTS_ALIVE` of a cell's life,
-so no two living cells of an origin share a number."""
-_SLOTS_ALIVE = SLOTS // 4
-"""The most slots of a cell's life; the other numbers are for cells that are under way."""
 MAX_AGE_MS = 2**32 - 1
 """The largest age on the wire. An older cell looks younger, so its bucket looks fuller."""
 MAX_TOKENS = 2**32 - 1
@@ -82,42 +75,6 @@ class Cell(NamedTuple):
     """The time since the cell's start, ms."""
 
 
-class Shape:
-    """The constants of all rows of one policy; times in ticks of the reduced policy."""
-
-    __slots__ = (
-        "capacity", "depth", "first", "horizon", "interval_ns", "life", "margin_ns", "origin",
-        "per", "per_ms", "policy", "rate", "slot_ns",
-    )  # fmt: skip
-
-    def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
-        # As few ticks as do: then times of most policies fit 64 bits for long.
-        common = math.gcd(policy.rate, policy.per_ns)
-        self.policy, self.origin = policy, origin
-        self.interval_ns, self.margin_ns = interval_ns, margin_ns
-        self.rate = policy.rate // common
-        """The ticks of a nanosecond."""
-        self.per = policy.per_ns // common
-        """The ticks of a token."""
-        self.per_ms = MS * self.rate
-        self.capacity = policy.capacity
-        self.depth = policy.capacity * self.per
-        self.life = self.depth + margin_ns * self.rate
-        """The age at which an unknown cell is refused, ticks."""
-        self.horizon = self.life + margin_ns * self.rate
-        """The age at which a known cell is folded into the floor, ticks."""
-        life_ns = -(-self.horizon // self.rate)
-        self.slot_ns = max(interval_ns, life_ns // _SLOTS_ALIVE)
-        self.first = origin * SLOTS
-        """The id of the origin's cell of slot 0."""
-
-
-@lru_cache(maxsize=1024)
-def _shape(policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> Shape:
-    """Return the shape that all keys of a policy share; the size bounds the policies in use."""
-    return Shape(policy, origin, interval_ns, margin_ns)
-
-
 class Ledger(Bucket):
     """A replica of the ledger."""
 
@@ -129,7 +86,7 @@ class Ledger(Bucket):
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
         """`interval_ns` is the origin's gossip interval."""
         self.policy = policy
-        self._shape = _shape(policy, origin, interval_ns, margin_ns)
+        self._shape = shape_of(policy, origin, interval_ns, margin_ns)
         self._count = 0
         """The tokens of the own open cell; 0: there is none, and the next three mean nothing."""
         self._id = 0
@@ -363,7 +320,7 @@ class Ledger(Bucket):
         old = self._shape
         if self._count:
             self._close()
-        new = _shape(policy, old.origin, old.interval_ns, old.margin_ns)
+        new = shape_of(policy, old.origin, old.interval_ns, old.margin_ns)
         now, then = now_ns * old.rate, now_ns * new.rate
 
         def moved(time: int) -> int:
