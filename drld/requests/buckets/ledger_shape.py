@@ -9,8 +9,8 @@ from drld.requests.buckets.policy import Policy
 
 MS = 1_000_000
 SLOTS = 2**16
-"""The number of slots, on the wire and here. A cell lives for at most `_SLOTS_ALIVE` slots, so no two
-living cells of an origin share a number."""
+"""The number of slots, on the wire and here. A cell lives for at most `_SLOTS_ALIVE` slots,
+so no two living cells of an origin share a number."""
 _SLOTS_ALIVE = SLOTS // 4
 """The most slots of a cell's life; the other numbers are for cells that are under way."""
 
