@@ -45,7 +45,7 @@ LEAST: Mapping[str, Mapping[str, float]] = {
     # Paths between limiters are cut for longer than a detection time, both ways or one.
     CUT: {"mesh": 0.77, "tree": 0.57, "pushsum": 0.81},
     # A daemon stands still for longer.
-    FROZEN: {"mesh": 0.85, "tree": 0.52, "pushsum": 0.83},
+    FROZEN: {"mesh": 0.85, "tree": 0.64, "pushsum": 0.83},
     # One stands still for longer, and nothing passes its host meanwhile.
     FROZEN_CLOSED: {"mesh": 0.56, "tree": 0.39, "pushsum": 0.16},
     # One limiter is cut off and back, again and again, at random or in the worst of rhythms.

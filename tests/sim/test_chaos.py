@@ -24,7 +24,7 @@ SEEDS = {
     (FLAPPING, "pushsum"): 3,
     (FROZEN_CLOSED, "pushsum"): 42,
     (CUT, "tree"): 2,
-    (FROZEN, "tree"): 75,
+    (FROZEN, "tree"): 14,
     (FROZEN_CLOSED, "tree"): 79,
     (FLAPPING, "tree"): 5,
     (CLOSED[1], "tree"): 15,
