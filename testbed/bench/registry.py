@@ -17,6 +17,7 @@ from testbed.bench import (
     latency,
     limits,
     pps,
+    topics,
 )
 from testbed.bench.lanes import Setting
 from testbed.bench.report import PAGE, REQUESTS
@@ -40,6 +41,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "latency": Benchmark("latency that a limiter adds", latency.measure),
     "cost": Benchmark("the cost of a packet in the kernel datapath", cost.measure),
     "limits": Benchmark("the cost of a packet under many limits", limits.measure),
+    "topics": Benchmark("the cost of a message under many limits", topics.measure),
     "pps": Benchmark("smallest packets per second", pps.measure),
     "judge": Benchmark("where nfqueue spends its time on a packet", judge.measure),
     "control": Benchmark("the cost of a daemon", control.measure),

@@ -186,6 +186,27 @@ def test_what_waits_at_the_stop_is_delivered(
         assert len(acknowledged) == 40 * 4
 
 
+def test_a_stop_publishes_no_will_of_a_client_that_is_there(
+    server: Server, daemon: BrokerHost, topology: Topology
+) -> None:
+    namespace = topology.names["limiter"]
+    daemon.front("1000/s", "100msg")
+    daemon.start()
+    with ExitStack() as stack:
+        subscriber = Subscriber(namespace)
+        stack.callback(subscriber.close)
+        with dial(namespace, PORT) as client:
+            client.sendall(connect("one", will="will"))
+            assert client.recv(4) == b"\x20\x02\0\0"
+            daemon.signal(signal.SIGTERM)
+            assert client.recv(4) == b""
+        assert daemon.wait() == 0
+        # The broker has seen the end of the client, and publishes in order.
+        straight = stack.enter_context(dial(namespace, SERVER))
+        straight.sendall(connect("marker") + publish("marker", b"marker"))
+        assert subscriber.wait(1) == [b"marker"]
+
+
 def test_a_new_daemon_takes_over_the_sockets_without_refusing_a_client(
     server: Server, daemon: BrokerHost, topology: Topology
 ) -> None:

@@ -1,0 +1,123 @@
+"""The cost of a message under many limits, each on a topic of its own.
+
+A client's PUBLISH packets are cut out of its stream, pass the gate, and are joined for the broker.
+That is the daemon's work on a message beside system calls. Each message has a random topic. The
+numbers of limits take turns, so a busy host disturbs all of them alike.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from drld.config import load
+from drld.limiter import static_share
+from drld.messages.datapath import MessageDatapath
+from drld.messages.gate import Fate, Lane
+from drld.messages.mqtt import MqttReader
+from drld.messages.spec import MessagesSpec
+from testbed.bench.lanes import Setting
+from testbed.bench.summary import Outcome, Row
+
+FEW, MANY = 10, 10_000
+MESSAGES = 20_000
+_READ_BYTES = 32_768
+"""Bytes of one read, as drld reads a client."""
+_COST, _RATIO = "cost of a message", f"ratio to {FEW} topics"
+_GOAL = 1.2
+_CONNECT = b"\x10\x0d\0\4MQTT\4\2\0\0\0\1c"
+_HEAD = """
+[limiter]
+name = "bench"
+listen = "127.0.0.1:7946"
+[[broker]]
+name = "mqtt"
+protocol = "mqtt"
+listen = "127.0.0.1:1883"
+server = "127.0.0.1:1884"
+"""
+_LIMIT = """
+[[limit]]
+id = {id}
+name = "limit{id}"
+rate = "10M/s"
+burst = "1Mmsg"
+match = {{ broker = "mqtt", topic = "city/{id}/traffic" }}
+"""
+
+
+@dataclass
+class _Field:
+    """A datapath, one client, and the messages of a round."""
+
+    datapath: MessageDatapath
+    lane: Lane
+    reader: MqttReader
+    pieces: list[bytes]
+    now_ns: int = 0
+
+    def round(self) -> float:
+        """Pass all messages once; return the processor time of one, ns."""
+        offer, lane, now_ns = self.datapath.gate.offer, self.lane, self.now_ns
+        passed = 0
+        began_ns = time.process_time_ns()
+        for piece in self.pieces:
+            out = []
+            for frame in self.reader.feed(piece):
+                now_ns += 1000
+                if offer(lane, frame, now_ns) is Fate.FORWARD:
+                    out.append(frame.data)
+            passed += len(out)
+            b"".join(out)
+        took_ns = time.process_time_ns() - began_ns
+        self.now_ns = now_ns
+        assert passed == MESSAGES, "no message waits"
+        return took_ns / MESSAGES
+
+
+async def measure(setting: Setting) -> Outcome:
+    """Rounds under few and many limits, by turns."""
+    fields = {number: _field(setting.state, number) for number in (FEW, MANY)}
+    gc.collect()
+    gc.freeze()
+    costs: dict[int, list[float]] = {number: [] for number in fields}
+    for _ in range(setting.choose(41, 5)):
+        for number, field in fields.items():
+            costs[number].append(field.round())
+    gc.unfreeze()
+    ratios = [many / few for few, many in zip(costs[FEW], costs[MANY], strict=True)]
+    group = "PUBLISH of 64 bytes"
+    return Outcome(
+        [
+            *(Row(group, f"{it:,} topics", _COST, "ns", found) for it, found in costs.items()),
+            Row(group, f"{MANY:,} topics", _RATIO, "", ratios, below=_GOAL),
+        ],
+        _COST,
+    )
+
+
+def _field(directory: Path, number: int) -> _Field:
+    file = directory / f"topics{number}.toml"
+    file.write_text(_HEAD + "".join(_LIMIT.format(id=it) for it in range(1, number + 1)))
+    spec = load(file)
+    datapath = MessageDatapath(spec.plane(MessagesSpec).brokers, Random(1))
+    datapath.attach([(limit, static_share(limit.policy, 1.0)) for limit in spec.limits], 0)
+    reader, lane = MqttReader(), datapath.gate.lane("mqtt")
+    assert len(list(reader.feed(_CONNECT))) == 1
+    lane.client = reader.client
+    return _Field(datapath, lane, reader, [*_pieces(number)])
+
+
+def _pieces(number: int) -> Iterator[bytes]:
+    """The stream of a round, in pieces of one read."""
+    rng, stream = Random(number), bytearray()
+    for _ in range(MESSAGES):
+        topic = f"city/{rng.randint(1, number)}/traffic".encode()
+        body = len(topic).to_bytes(2, "big") + topic + bytes(64)
+        stream += bytes((0x30, len(body))) + body
+    for at in range(0, len(stream), _READ_BYTES):
+        yield bytes(stream[at : at + _READ_BYTES])
