@@ -17,7 +17,11 @@ _START_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RealMessageSeries(CaseSeries[RealCase]):
-    """Runs of a case with real brokers (`testbed.harness.series.Planned`)."""
+    """Runs of a case with real brokers (`testbed.harness.series.Planned`).
+
+    A run needs about half a processor, and has real-time priority; one whose publishers run late
+    does not count. So several may run at a time (`--jobs`).
+    """
 
     plane = "messages"
     compared = "brokers"
@@ -27,7 +31,6 @@ class RealMessageSeries(CaseSeries[RealCase]):
     )  # fmt: skip
 
     simulated: bool = False
-    alone: bool = True
 
     def tasks(
         self, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
@@ -36,7 +39,7 @@ class RealMessageSeries(CaseSeries[RealCase]):
         case = self.load(quick)
         seconds = _START_S + case.dilate * (case.warm_s + case.seconds)
         return [
-            replace(task, simulated=False, alone=True, seconds=seconds)
+            replace(task, simulated=False, alone=room.jobs == 1, seconds=seconds)
             for task in CaseSeries.tasks(self, quick, room, runs)
         ]
 
