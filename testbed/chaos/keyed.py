@@ -22,9 +22,7 @@ rate of requests lambda, even over the limiters:
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -34,11 +32,9 @@ import trio
 from testbed import netns
 from testbed.chaos.keyed_faults import FAULTS, Fault, done, environment, news_s
 from testbed.chaos.keyed_fleet import CAPACITY, DEMAND_S, NODES, RATE_S, Log, Scene, scene
-from testbed.chaos.urgency import be_urgent
-from testbed.harness.finding import Check, Verdict
-from testbed.harness.markdown import aligned, prose, table
+from testbed.chaos.suite import SECTION, Suite, record
+from testbed.harness.finding import Check
 from testbed.harness.page import Page
-from testbed.provenance import conditions, head
 
 BACK_S = 3.0
 """After a fault, until all know everything again: contact takes a ping of a second."""
@@ -48,18 +44,24 @@ BYTES = 0.03
 """Greatest difference between what daemons and the interface say, of the whole."""
 COUNTED = 0.95
 """Least part of hostile datagrams that is counted; a busy host may lose the rest at a socket."""
-_PAGE = Page(
-    "requests-chaos", "Faults done to fleets with a limit for each user",
-    "scripts/chaos requests --docs", "../docs/requests-per-user.md", ["faults"],
-)  # fmt: skip
-_HEADER = (
-    "fault", "excess", "later", "bob refused", "bytes said of the interface's",
-    "hostile datagrams refused", "asked", "admitted", "slowest answer",
+_SUITE = Suite(
+    FAULTS,
+    Page(
+        "requests-chaos", "Faults done to fleets with a limit for each user",
+        "scripts/chaos requests --docs", "../docs/requests-per-user.md", [SECTION],
+    ),
+    {
+        "excess": "excess", "later": "later", "bob refused": "bob refused",
+        "bytes said of the interface's": "bytes", "hostile datagrams refused": "hostile",
+    },
+    {"asked": "asked", "admitted": "admitted", "slowest answer, s": "slowest_answer_s"},
+    f"A key has {RATE_S}/s and a burst of {CAPACITY}; alice asks {DEMAND_S} times a second in all.",
 )  # fmt: skip
 
 
-async def carry_out(name: str, fault: Fault, seconds: float, seed: int) -> dict[str, Any]:
+async def carry_out(name: str, seconds: float, seed: int) -> list[dict[str, Any]]:
     """Do one fault; return what was seen, and the promises."""
+    fault = FAULTS[name]
     with netns.workspace() as directory:
         async with (
             scene(directory, name, environment(fault, directory)) as on,
@@ -85,7 +87,7 @@ async def carry_out(name: str, fault: Fault, seconds: float, seed: int) -> dict[
                 now - then for now, then in zip(await on.bytes_sent(), before, strict=True)
             )
             refused = await _refused(on) - refused
-        log = on.log
+        log = on.answered
     promises = [
         *excess(fault, log, begin_s, ended_s, after_s),
         Check("bob refused", log.bob_refused, most=0),
@@ -96,16 +98,11 @@ async def carry_out(name: str, fault: Fault, seconds: float, seed: int) -> dict[
         promises.append(Check("hostile", min(refused / on.hostile, 1.0), least=COUNTED))
     if fault.twice:
         promises.append(Check("came twice", refused, least=1))
-    return {
-        "fault": name,
-        "title": fault.title,
-        "asked": log.asked,
-        "failed": log.failed,
-        "admitted": len(log.admitted),
+    facts = {
+        "asked": log.asked, "failed": log.failed, "admitted": len(log.admitted),
         "slowest_answer_s": round(log.slowest_s, 3),
-        "promises": [it.record for it in promises],
-        "holds": all(it.verdict is Verdict.PASSED for it in promises),
-    }
+    }  # fmt: skip
+    return [record(name, fault, promises, facts)]
 
 
 async def _refused(on: Scene) -> int:
@@ -136,33 +133,6 @@ def excess(
     )
 
 
-def _row(found: Mapping[str, Any]) -> list[str]:
-    """A line of the table."""
-    cells = {it["statement"]: it for it in found["promises"]}
-
-    def cell(statement: str) -> str:
-        it = cells.get(statement)
-        if it is None:
-            return ""
-        broken = "" if it["verdict"] == Verdict.PASSED.value else " BROKEN"
-        return f"{it['measured']} ({it['bounds']}){broken}"
-
-    return [
-        f"{found['fault']}: {found['title']}",
-        *(cell(it) for it in ("excess", "later", "bob refused", "bytes", "hostile")),
-        f"{found['asked']}", f"{found['admitted']}", f"{found['slowest_answer_s']} s",
-    ]  # fmt: skip
-
-
-def _section(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    how = (
-        f"{conditions(result, 'seed ' + str(result['seed']))}. The promise is in brackets. A key "
-        f"has {RATE_S}/s and a burst of {CAPACITY}; alice asks {DEMAND_S} times a second in all. "
-        f"A fault lasts {result['seconds']:g} s."
-    )
-    return "\n".join(["## Faults", "", prose(how), "", *table(_HEADER, map(_row, rows))])
-
-
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*FAULTS]), metavar="[FAULT]...")
 @click.option("--seconds", type=click.FloatRange(2), default=8.0, help="Length of a fault.")
@@ -177,24 +147,9 @@ def main(*, names: tuple[str, ...], seconds: float, seed: int, as_json: bool, do
     \b
     scripts/chaos requests loss-40 partition
     """
-    if docs and names:
-        raise click.UsageError("--docs is for all faults")
-    # The daemons and the clients have what scripts/drld.service gives a daemon.
-    be_urgent()
-    result = {**head(quick=False), "seed": seed, "seconds": seconds}
-    rows = []
-    for name in names or FAULTS:
-        found = trio.run(carry_out, name, FAULTS[name], seconds, seed)
-        rows.append(found)
-        if as_json:
-            click.echo(json.dumps(found))
-        else:
-            click.echo(f"{name}: {'holds' if found['holds'] else 'FAILED'}")
-    if not as_json:
-        click.echo(aligned([_HEADER, *map(_row, rows)]))
-    if docs:
-        click.echo(f"{_PAGE.write({'faults': _section(result, rows)})}")
-    raise SystemExit(0 if all(found["holds"] for found in rows) else 1)
+    _SUITE.main(
+        carry_out, names, seconds=seconds, seed=seed, as_json=as_json, docs=docs
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import trio
 
 from drld.requests.front.deltas import LONGEST_REST_S
@@ -97,41 +96,33 @@ def environment(fault: Fault, directory: Path) -> dict[str, str]:
 @asynccontextmanager
 async def done(fault: Fault, on: Scene, seconds: float, seed: int) -> AsyncIterator[None]:
     """The fault, while the context lasts: about so many seconds."""
-    drop = ["INPUT", "-p", "udp", "-j", "DROP"]
-    cut = "127.0.0.3"
     if fault.loss:
-        random = ["-m", "statistic", "--mode", "random", "--probability", str(fault.loss)]
-        on.inside("iptables", "-A", "INPUT", "-p", "udp", *random, "-j", "DROP")
+        on.lose(fault.loss)
     if fault.twice:
         for line in _TWICE:
             on.inside("nft", line)
     if fault.cut:
-        # Its own datagrams to itself do not exist; of all others, one end is another address.
-        on.inside("iptables", "-A", *drop, "-s", cut)
-        on.inside("iptables", "-A", *drop, "-d", cut)
+        on.cut(2)
     if fault.clocks:
         await _set_clocks(on, _HOUR_S, -_HOUR_S)
-    first = on.processes[0]
-    assert first is not None
     if fault.kill:
         on.gone_bytes += await on.said_bytes(0)
-        first.send_signal(signal.SIGKILL)
-        await first.wait()
+        await on.kill(0)
     async with trio.open_nursery() as nursery:
         if fault.hostile:
             nursery.start_soon(_attack, on, fault.hostile, seconds, seed)
         if fault.freeze:
-            first.send_signal(signal.SIGSTOP)
+            on.send(0, signal.SIGSTOP)
             nursery.start_soon(_crowd, on, max(seconds - _CROWD_S, 0.0))
         yield
         if fault.freeze:
             on.thawed_s[0] = time.monotonic()
-            first.send_signal(signal.SIGCONT)
+            on.send(0, signal.SIGCONT)
     if fault.clocks:
         await _set_clocks(on, 0, 0)
     if fault.twice:
         on.inside("nft", "delete table ip twice")
-    on.inside("iptables", "-F", "INPUT")
+    on.heal()
     if fault.kill:
         await on.start(0)
 
@@ -152,9 +143,8 @@ async def _set_clocks(on: Scene, *offsets_s: int) -> None:
     """
     for own, offset_s in enumerate(offsets_s):
         clocks.set_offset(on.directory / _CLOCK.format(own=own), offset_s)
-        transport = httpx.AsyncHTTPTransport(uds=str(on.directory / f"{own}.control"))
         async with (
-            httpx.AsyncClient(transport=transport, base_url="http://drld") as client,
+            on.client(own) as client,
             client.stream("GET", "/v1/limits/user/trace") as trace,
         ):
             line = await anext(trace.aiter_lines())

@@ -6,23 +6,19 @@ fault of the network touches.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import httpx
 import trio
 
 from drld.requests.buckets.gcra import admit
 from drld.requests.buckets.policy import Policy
-from testbed import netns
+from testbed.chaos.local_fleet import PORT, LocalFleet
 
 NODES = 3
 CAPACITY, RATE_S = 60, 5
@@ -30,9 +26,17 @@ CAPACITY, RATE_S = 60, 5
 DEMAND_S = 30
 """Alice's requests a second, at all limiters together."""
 BUCKET = Policy(CAPACITY, RATE_S)
-PORT = 7946
 DELTAS_PORT = PORT + 1
-_KEY = "00112233445566778899aabbccddeeff"
+_TABLES = f"""
+[requests]
+listen = "{{directory}}/{{own}}.front"
+[[limit]]
+id = 1
+name = "user"
+rate = "{RATE_S}/s"
+burst = {CAPACITY}
+match = {{{{ namespace = "api", per = "user" }}}}
+"""
 
 
 @dataclass
@@ -57,16 +61,14 @@ class Log:
         return worst
 
 
-class Scene:
+class Scene(LocalFleet):
     """Three daemons in a namespace, and their clients."""
 
     def __init__(self, directory: Path, name: str, environment: Mapping[str, str]) -> None:
-        """`environment` is added to that of the daemons; `{own}` in it is a daemon's number."""
-        self.directory = directory
-        self.namespace = netns.namespace(name)
-        self.environment = environment
-        self.log = Log()
-        self.processes: list[trio.Process | None] = [None] * NODES
+        """See `LocalFleet`."""
+        tables = [_TABLES.format(directory=directory, own=own) for own in range(NODES)]
+        super().__init__(directory, name, tables, environment)
+        self.answered = Log()
         self.clients: list[httpx.AsyncClient] = []
         self.asking = True
         self.thawed_s = [0.0] * NODES
@@ -75,63 +77,6 @@ class Scene:
         """What daemons that were killed had sent."""
         self.hostile = 0
         """Datagrams that an attacker sent."""
-
-    def inside(self, *command: str) -> str:
-        """Run a command in the daemons' namespace; return what it says."""
-        done = subprocess.run(
-            ["ip", "netns", "exec", self.namespace, *command],
-            check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        return done.stdout
-
-    def configure(self) -> None:
-        """Write the files of all daemons."""
-        key = self.directory / "key"
-        key.write_text(_KEY)
-        key.chmod(0o600)
-        for own in range(NODES):
-            peers = "".join(
-                f'[[peer]]\nname = "chaos{other}"\naddress = "127.0.0.{1 + other}:{PORT}"\n'
-                for other in range(NODES) if other != own
-            )  # fmt: skip
-            self.file(own).write_text(f"""
-[limiter]
-name = "chaos{own}"
-listen = "127.0.0.{1 + own}:{PORT}"
-control = "{self.directory}/{own}.control"
-[gossip]
-keys = [{{ id = 1, file = "{key}" }}]
-[requests]
-listen = "{self.directory}/{own}.front"
-[[limit]]
-id = 1
-name = "user"
-rate = "{RATE_S}/s"
-burst = {CAPACITY}
-match = {{ namespace = "api", per = "user" }}
-{peers}""")
-
-    def file(self, own: int) -> Path:
-        """A daemon's configuration."""
-        return self.directory / f"{own}.toml"
-
-    async def start(self, own: int) -> None:
-        """Start a daemon, and wait until it answers."""
-        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "drld"]
-        more = {name: value.format(own=own) for name, value in self.environment.items()}
-        self.processes[own] = await trio.lowlevel.open_process(
-            [*command, "--config", str(self.file(own))],
-            stderr=subprocess.DEVNULL, env={**os.environ, **more},
-        )  # fmt: skip
-        while not await self.ready(own):
-            await trio.sleep(0.05)
-
-    async def ready(self, own: int) -> bool:
-        """Whether a daemon answers."""
-        try:
-            return (await self.clients[own].get(query("nobody", 0))).status_code == 200
-        except httpx.TransportError:
-            return False
 
     async def told(self, own: int) -> bool:
         """Whether all peers of a daemon are in contact."""
@@ -154,13 +99,6 @@ match = {{ namespace = "api", per = "user" }}
         # Loopback counts IP packets, without a header of Ethernet.
         return int(self.inside("cat", "/sys/class/net/lo/statistics/tx_bytes")), said
 
-    async def control(self, own: int, path: str) -> dict[str, Any]:
-        """What a daemon says of itself."""
-        transport = httpx.AsyncHTTPTransport(uds=str(self.directory / f"{own}.control"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://drld") as client:
-            found: dict[str, Any] = (await client.get(path)).json()
-        return found
-
     async def ask_again_and_again(self, own: int, user: str, every_s: float, rng: Random) -> None:
         """One client: requests at random times, whatever the answers."""
         while self.asking:
@@ -173,16 +111,16 @@ match = {{ namespace = "api", per = "user" }}
         try:
             answer = await self.clients[own].get(query(user, 1))
         except httpx.TransportError:
-            self.log.failed += 1
+            self.answered.failed += 1
             return
         begin_s, end_s = max(begin_s, self.thawed_s[own]), time.monotonic()
-        self.log.asked += 1
-        self.log.slowest_s = max(self.log.slowest_s, end_s - begin_s)
+        self.answered.asked += 1
+        self.answered.slowest_s = max(self.answered.slowest_s, end_s - begin_s)
         admitted = answer.status_code == 200
         if user == "bob":
-            self.log.bob_refused += not admitted
+            self.answered.bob_refused += not admitted
         elif admitted:
-            self.log.admitted.append(((begin_s + end_s) / 2, own))
+            self.answered.admitted.append(((begin_s + end_s) / 2, own))
 
 
 def query(user: str, cost: int) -> str:
@@ -194,13 +132,7 @@ def query(user: str, cost: int) -> str:
 async def scene(directory: Path, name: str, environment: Mapping[str, str]) -> AsyncIterator[Scene]:
     """Three daemons that know each other; in the end all are gone."""
     found = Scene(directory, name, environment)
-    subprocess.run(["ip", "netns", "add", found.namespace], check=True)
     async with AsyncExitStack() as stack:
-        stack.callback(netns.remove, [found.namespace])
-        found.inside("ip", "link", "set", "lo", "up")
-        # The kernel's own words about closed ports are no daemon's bytes.
-        found.inside("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
-        found.configure()
         for own in range(NODES):
             transport = httpx.AsyncHTTPTransport(
                 uds=str(directory / f"{own}.front"),
@@ -208,9 +140,7 @@ async def scene(directory: Path, name: str, environment: Mapping[str, str]) -> A
             )
             client = httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=30)
             found.clients.append(await stack.enter_async_context(client))
-        async with trio.open_nursery() as nursery:
-            for own in range(NODES):
-                nursery.start_soon(found.start, own)
+        await stack.enter_async_context(found.running())
         for own in range(NODES):
             while not await found.told(own):
                 await trio.sleep(0.05)

@@ -1,0 +1,172 @@
+"""Daemons in one namespace, each with an address of its loopback, for faults done to their limits.
+
+Peers, keys and control sockets are the same for every plane; a plane adds its tables. A fault kills
+or stops daemons, loses their datagrams, or cuts one off from the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from testbed import netns
+
+PORT = 7946
+_KEY = "00112233445566778899aabbccddeeff"
+_LOOK_S = 0.05
+_DROPPED = ("-p", "udp", "-j", "DROP")
+
+
+class LocalFleet:
+    """Daemons that share a namespace, and the faults that any plane's limits may meet."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        tables: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            directory: for all files.
+            name: of the namespace.
+            tables: what a plane adds to the configuration of each daemon.
+            environment: is added to that of the daemons; `{own}` in it is a daemon's number.
+        """
+        self.directory = directory
+        self.namespace = netns.namespace(name)
+        self.nodes = len(tables)
+        self.processes: list[trio.Process | None] = [None] * self.nodes
+        self._tables = tables
+        self._environment = environment or {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """All daemons, connected to each other; in the end they and the namespace are gone."""
+        netns.run(["ip", "netns", "add", self.namespace])
+        try:
+            self.inside("ip", "link", "set", "lo", "up")
+            # The kernel's own words about closed ports are no daemon's bytes.
+            self.inside("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
+            self._write()
+            async with trio.open_nursery() as nursery:
+                for own in range(self.nodes):
+                    nursery.start_soon(self.start, own)
+            for own in range(self.nodes):
+                while not await self.connected(own):
+                    await trio.sleep(_LOOK_S)
+            yield
+        finally:
+            netns.remove([self.namespace])
+
+    def inside(self, *command: str) -> str:
+        """The output of a command in the daemons' namespace."""
+        return netns.run(["ip", "netns", "exec", self.namespace, *command])
+
+    def address(self, own: int) -> str:
+        """The address of a daemon."""
+        return f"127.0.0.{1 + own}"
+
+    def file(self, own: int) -> Path:
+        """The configuration of a daemon."""
+        return self.directory / f"{own}.toml"
+
+    def log(self, own: int) -> str:
+        """The log lines of a daemon, and of those that it has replaced."""
+        return self._log(own).read_text(encoding="utf-8", errors="replace")
+
+    def _log(self, own: int) -> Path:
+        return self.directory / f"{own}.log"
+
+    def _write(self) -> None:
+        """Write the files of all daemons."""
+        key = self.directory / "key"
+        key.write_text(_KEY)
+        key.chmod(0o600)
+        for own, tables in enumerate(self._tables):
+            peers = "".join(
+                f'[[peer]]\nname = "chaos{other}"\naddress = "{self.address(other)}:{PORT}"\n'
+                for other in range(self.nodes) if other != own
+            )  # fmt: skip
+            self.file(own).write_text(f"""
+[limiter]
+name = "chaos{own}"
+listen = "{self.address(own)}:{PORT}"
+control = "{self.directory}/{own}.control"
+[gossip]
+keys = [{{ id = 1, file = "{key}" }}]
+{tables}
+{peers}""")
+
+    async def start(self, own: int) -> None:
+        """Start a daemon, and wait until it is ready."""
+        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "drld"]
+        more = {name: value.format(own=own) for name, value in self._environment.items()}
+        with self._log(own).open("ab") as log:
+            self.processes[own] = await trio.lowlevel.open_process(
+                [*command, "--config", str(self.file(own))],
+                stderr=log, env={**os.environ, **more},
+            )  # fmt: skip
+        while not await self._ready(own):
+            await trio.sleep(_LOOK_S)
+
+    async def kill(self, own: int) -> None:
+        """Kill a daemon, as a host that loses power does."""
+        self.send(own, signal.SIGKILL)
+        await self.process(own).wait()
+
+    def send(self, own: int, which: signal.Signals) -> None:
+        """Send a signal to a daemon."""
+        self.process(own).send_signal(which)
+
+    def process(self, own: int) -> trio.Process:
+        """The process of a daemon, or the last one."""
+        process = self.processes[own]
+        assert process is not None, "not started"
+        return process
+
+    def client(self, own: int) -> httpx.AsyncClient:
+        """A client of a daemon's control socket."""
+        transport = httpx.AsyncHTTPTransport(uds=str(self.directory / f"{own}.control"))
+        return httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=30)
+
+    async def control(self, own: int, path: str) -> dict[str, Any]:
+        """The answer of a daemon's control socket."""
+        async with self.client(own) as client:
+            found: dict[str, Any] = (await client.get(path)).json()
+        return found
+
+    async def _ready(self, own: int) -> bool:
+        try:
+            return bool((await self.control(own, "/v1/status"))["ready"])
+        except httpx.TransportError:
+            return False
+
+    async def connected(self, own: int) -> bool:
+        """Whether a daemon is connected to all its peers."""
+        peers = (await self.control(own, "/v1/status"))["peers"]
+        return bool(peers["connected"] == peers["configured"])
+
+    def lose(self, part: float) -> None:
+        """Lose this part of the datagrams between the daemons."""
+        random = ("-m", "statistic", "--mode", "random", "--probability", str(part))
+        self.inside("iptables", "-A", "INPUT", *random, *_DROPPED)
+
+    def cut(self, own: int) -> None:
+        """Cut a daemon off from the others: of all their datagrams, one end is its address."""
+        self.inside("iptables", "-A", "INPUT", *_DROPPED, "-s", self.address(own))
+        self.inside("iptables", "-A", "INPUT", *_DROPPED, "-d", self.address(own))
+
+    def heal(self) -> None:
+        """Let all datagrams through."""
+        self.inside("iptables", "-F", "INPUT")
