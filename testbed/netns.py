@@ -167,6 +167,18 @@ def enter(name: str) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def entered(name: str) -> Iterator[None]:
+    """The calling thread in a namespace, while the context lasts."""
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter(name)
+        yield
+    finally:
+        _libc.setns(before, _CLONE_NEWNET)
+        os.close(before)
+
+
 def within(name: str, function: Callable[[], T]) -> T:
     """Call `function` in a namespace and return its result.
 

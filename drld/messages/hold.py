@@ -7,7 +7,9 @@ behind those that wait already. The queue has no end, and nothing is lost.
 Time. A message is charged at its *arrival*, not when the daemon reads it (SRTM 2021, section V-B).
 A message that has waited is charged at the time when its tokens were there. So a daemon that runs
 late delays messages. But it neither makes nor loses a token, and its buckets decide as they would
-without delay.
+without delay. Only a daemon that has not looked for more than `LATEST_NS` gives those that wait no
+more than a full bucket. So never more than b + r (dt + l) + 1 messages leave in any time dt, with a
+lateness l of at most `LATEST_NS`.
 
 The *backlog* is the unfinished work of the queue with a fixed service time that the bucket is (SRTM
 2021, appendix): the tokens that the bucket lacks, and those of the messages that wait. With its
@@ -25,6 +27,7 @@ from copy import copy
 from typing import Generic, NamedTuple, TypeVar
 
 from drld.model import NS_PER_S, Enforcement
+from drld.police.arrival_time import LATEST_NS
 from drld.police.token_bucket import TokenBucket
 
 T = TypeVar("T")
@@ -140,6 +143,11 @@ class Hold(Generic[T]):
     def _charge(self, now_ns: int) -> None:
         """Charge the messages that had their tokens by now, each at that time."""
         bucket, waiting = self._bucket, self._waiting
+        if self._due_ns is not None and self._due_ns < now_ns - LATEST_NS:
+            # The daemon has stood still. What its bucket has no room for is lost, or all that wait
+            # would leave at once.
+            bucket.settle(now_ns)
+            self._find_due()
         while self._due_ns is not None and self._due_ns <= now_ns:
             first = waiting.popleft()
             bucket.settle(self._due_ns)

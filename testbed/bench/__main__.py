@@ -59,7 +59,7 @@ def main(
             json_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     progress.end()
     click.echo(report.text(result))
-    pages = [(page, _of_page(page, result)) for page in (report.PAGE, report.REQUESTS)]
+    pages = [(page, _of_page(page, result)) for page in report.PAGES]
     drawn = [(figure, result)] if figure is not None else []
     if docs and pages[0][1]["benchmarks"]:
         drawn.append((RESULTS / PLOTS / report.FIGURE, pages[0][1]))

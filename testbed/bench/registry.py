@@ -19,8 +19,9 @@ from testbed.bench import (
     pps,
     topics,
 )
+from testbed.bench.hop import measure as hop
 from testbed.bench.lanes import Setting
-from testbed.bench.report import PAGE, REQUESTS
+from testbed.bench.report import HOP, PAGE, REQUESTS
 from testbed.bench.requests import contest, memory
 from testbed.bench.rls import measure as rls
 from testbed.bench.summary import Outcome
@@ -51,6 +52,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "requests": Benchmark("a decision on a request, beside Redis", contest.measure, REQUESTS),
     "requests-memory": Benchmark("the memory of keys", memory.measure, REQUESTS),
     "rls": Benchmark("a call of Envoy's rate limit service", rls.measure, REQUESTS),
+    "hop": Benchmark("a hop through a proxy before a broker", hop.measure, HOP),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),
 }
 """The benchmarks in the order in which they run."""

@@ -22,6 +22,11 @@ REQUESTS = Page(
     "../docs/replicated-buckets.md", ["requests", "requests-memory"],
 )  # fmt: skip
 """A section for each benchmark, so that each may be measured alone."""
+HOP = Page(
+    "hop", "A hop through drld to a broker", "scripts/bench hop --docs",
+    "../docs/performance.md", ["hop"],
+)  # fmt: skip
+PAGES = (PAGE, REQUESTS, HOP)
 
 
 def rows_of(benchmark: Mapping[str, Any]) -> list[Row]:

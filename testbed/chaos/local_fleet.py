@@ -18,6 +18,7 @@ import httpx
 import trio
 
 from testbed import netns
+from testbed.errors import MeasurementError
 
 PORT = 7946
 _KEY = "00112233445566778899aabbccddeeff"
@@ -109,7 +110,11 @@ keys = [{{ id = 1, file = "{key}" }}]
 {peers}""")
 
     async def start(self, own: int) -> None:
-        """Start a daemon, and wait until it is ready."""
+        """Start a daemon, and wait until it is ready.
+
+        Raises:
+            MeasurementError: it has ended.
+        """
         command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "drld"]
         more = {name: value.format(own=own) for name, value in self._environment.items()}
         with self._log(own).open("ab") as log:
@@ -118,6 +123,8 @@ keys = [{{ id = 1, file = "{key}" }}]
                 stderr=log, env={**os.environ, **more},
             )  # fmt: skip
         while not await self._ready(own):
+            if self.process(own).poll() is not None:
+                raise MeasurementError(f"daemon {own} has ended: {self.log(own)[-2000:]}")
             await trio.sleep(_LOOK_S)
 
     async def kill(self, own: int) -> None:

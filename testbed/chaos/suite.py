@@ -22,6 +22,8 @@ from testbed.provenance import conditions, head
 
 SECTION = "faults"
 """The section of a suite's page."""
+_OWN = "its own"
+"""The head of a column with the promises of one fault."""
 
 
 class Titled(Protocol):
@@ -44,25 +46,30 @@ class Suite:
     """Keys of facts in a record, by the heads of their columns."""
     load: str
     """What the fleet does, for the page."""
+    own: bool = False
+    """Whether faults have promises of their own."""
 
     @property
     def _header(self) -> list[str]:
-        return ["fault", *self.promises, *self.facts]
+        return ["fault", *self.promises, *([_OWN] if self.own else []), *self.facts]
 
     def row(self, found: Mapping[str, Any]) -> list[str]:
         """A line of the table."""
         cells = {it["statement"]: it for it in found["promises"]}
 
         def cell(statement: str) -> str:
-            it = cells.get(statement)
+            it = cells.pop(statement, None)
             if it is None:
                 return ""
             broken = "" if it["verdict"] == Verdict.PASSED.value else " BROKEN"
             return f"{it['measured']} ({it['bounds']}){broken}"
 
+        shared = list(map(cell, self.promises.values()))
+        own = "; ".join(f"{statement}: {cell(statement)}" for statement in list(cells))
         return [
             f"{found['fault']}: {found['title']}",
-            *map(cell, self.promises.values()),
+            *shared,
+            *([own] if self.own else []),
             *(f"{found[key]}" for key in self.facts.values()),
         ]
 

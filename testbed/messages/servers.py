@@ -91,10 +91,17 @@ class Server:
 
         return within(self.namespace, connect) if self.namespace else connect()
 
+    def stop(self) -> None:
+        """Stop it, as an operator does: it keeps what it is to keep."""
+        self._end(signal.SIGTERM)
+
     def kill(self) -> None:
-        """As a host that loses power does."""
+        """Kill it, as a host that loses power does."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, by: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(by)
             self._process.wait(_PATIENCE_S)
             self._process = None
 

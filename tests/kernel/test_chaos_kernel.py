@@ -51,6 +51,21 @@ def test_promises_of_limits_for_each_user_are_kept() -> None:
     assert all(it["holds"] and it["admitted"] > 60 for it in found)
 
 
+@pytest.mark.parametrize(("fault", "broker"), [("kill", "nats"), ("shift", "mosquitto")])
+def test_promises_of_limits_on_topics_are_kept(fault: str, broker: str) -> None:
+    """A limiter is killed while messages wait; and shares follow publishers under loss."""
+    options = ["--broker", broker, "--seconds", "2", "--window", "4", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.chaos.messages", *options, fault],
+        capture_output=True, text=True, timeout=_PATIENCE_S, check=False, cwd=_ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["fault"], found["holds"]) == (f"{fault}, {broker}", True)
+    assert found["confirmed"] > 1000
+    assert {it["statement"] for it in found["promises"]} >= {"beyond", "lost", "rates", "bursts"}
+
+
 async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(netns.NETNS_DIRECTORY.glob(f"*{_LAST}"))
     process = subprocess.Popen(

@@ -33,7 +33,8 @@ def leaving(found: Arrivals, rate: int, depth: int) -> list[tuple[int, int]]:
     for at_ms, _ in found:
         if hold.offer(at_ms * MS, MESSAGE, at_ms * MS):
             times.append((at_ms * MS, at_ms * MS))
-    times += [(it.message, it.message + it.waited_ns) for it in hold.release(10**15)]
+    while (due_ns := hold.due_ns) is not None:
+        times += [(it.message, it.message + it.waited_ns) for it in hold.release(due_ns)]
     return times
 
 

@@ -54,13 +54,20 @@ def judge(sent_ns: Sequence[int], came_ns: Sequence[int], rate: int, burst: int)
     """Compare what came with the ideal bucket; both in any order, and equally many."""
     due_ns, came = ideal(sorted(sent_ns), rate, burst), sorted(came_ns)
     pairs = list(zip(due_ns, came, strict=True))
+    return Verdict(
+        max(due - at for due, at in pairs),
+        max(at - due for due, at in pairs),
+        needed_ns(came, rate, burst),
+    )
+
+
+def needed_ns(came_ns: Sequence[int], rate: int, burst: int) -> int:
+    """The least l with which all windows of these sorted times keep to b + r (dt + l) + 1."""
     gap = Fraction(NS_PER_S, rate)
     least: Fraction | None = None
     needed = Fraction(0)
-    for number, at_ns in enumerate(came):
+    for number, at_ns in enumerate(came_ns):
         ahead = number * gap - at_ns
         least = ahead if least is None else min(least, ahead)
         needed = max(needed, ahead - least - burst * gap)
-    return Verdict(
-        max(due - at for due, at in pairs), max(at - due for due, at in pairs), -int(-needed // 1)
-    )
+    return -int(-needed // 1)

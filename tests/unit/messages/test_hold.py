@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drld.messages.hold import Hold, Released
-from drld.model import NS_PER_S, Enforcement
+from drld.model import Enforcement
 
 MESSAGE = 1_000_000
 RATE = 10 * MESSAGE
@@ -25,7 +25,7 @@ def test_a_burst_passes_and_the_next_waits_for_its_token() -> None:
     assert hold.due_ns == 100 * MS
     assert list(hold.release(100 * MS - 1)) == []
     assert list(hold.release(100 * MS)) == [Released("c", 100 * MS)]
-    assert list(hold.release(NS_PER_S)) == [Released("d", 200 * MS)]
+    assert list(hold.release(300 * MS)) == [Released("d", 200 * MS)]
     assert len(hold) == 0
     assert hold.due_ns is None
 
@@ -46,10 +46,19 @@ def test_a_late_daemon_delays_and_changes_no_account() -> None:
     assert hold.due_ns == late.due_ns
 
 
+def test_a_daemon_that_has_stood_still_lets_out_a_full_bucket() -> None:
+    """It has not looked for longer than messages may be charged before they are read."""
+    for late_ms, left in ((350, 3), (351, 2), (10_000, 2)):
+        hold = a_hold(depth=2)
+        offered(hold, "abcdefgh")
+        assert len(list(hold.release(late_ms * MS))) == left
+        assert hold.due_ns == (400 * MS if left == 3 else (late_ms + 100) * MS)
+
+
 def test_a_fraction_of_a_token_is_none_and_is_kept() -> None:
     hold = a_hold(depth=1.5)
     assert offered(hold, "ab") == [True, False]
-    assert [it.waited_ns for it in hold.release(NS_PER_S)] == [50 * MS]
+    assert [it.waited_ns for it in hold.release(200 * MS)] == [50 * MS]
 
 
 def test_the_backlog_does_not_depend_on_the_depth() -> None:
@@ -66,7 +75,7 @@ def test_another_rate_and_depth_hold_from_then_on() -> None:
     offered(hold, "abc")
     hold.program(Enforcement(fill_rate=2 * RATE, depth=5 * MESSAGE), 50 * MS)
     # Half a token was there; the other half comes twice as fast. The larger bucket gets no tokens.
-    assert [it.waited_ns for it in hold.release(NS_PER_S)] == [75 * MS, 125 * MS]
+    assert [it.waited_ns for it in hold.release(200 * MS)] == [75 * MS, 125 * MS]
     assert offered(hold, "defghi", 10_000) == [True] * 5 + [False]
     hold.program(Enforcement(fill_rate=0, depth=None), 10_000 * MS)
     assert [it.message for it in hold.release(10_000 * MS)] == ["i"]

@@ -1,0 +1,1 @@
+"""What a hop through drld costs messages, beside other proxies."""
