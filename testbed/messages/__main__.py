@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from testbed.messages.real.oracle_command import oracle
+from testbed.messages.shift import shift
 from testbed.messages.stamp_commands import capture_command, stamps
 
 
-@click.group(commands=[oracle, stamps, capture_command])
+@click.group(commands=[oracle, shift, stamps, capture_command])
 def main() -> None:
     """Limits on messages: real brokers, real TCP, in network namespaces."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,3 +29,17 @@ def test_no_window_has_more_messages_than_the_bucket_lets_out(broker: str) -> No
             break
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert "none lost, doubled or overtaken" in done.stdout
+
+
+def test_a_picture_shows_how_parts_follow_publishers(tmp_path: Path) -> None:
+    """In the time of a test they have only begun to; no message is lost, doubled or overtaken."""
+    command = ["-m", "testbed.messages", "shift", "--seconds", "6", "--moves", "3"]
+    done = subprocess.run(
+        [sys.executable, *command, "--out", str(tmp_path)],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "messages.png").is_file()
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["messages"] == sum(map(len, result["delays_s"])) > 500
+    assert all(parts for parts in result["parts"])

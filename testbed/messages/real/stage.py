@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,8 @@ class Limit:
 
     rate: int
     burst: int
-    allocator: str = "static"
+    allocator: str | Mapping[str, object] = "static"
+    """Its name, or a table of its name and parameters."""
 
 
 @dataclass(slots=True)
@@ -52,10 +53,15 @@ class Stage:
         """The answer of a daemon's control socket."""
         return _ask(self.directory / f"m{number}.sock", path)
 
+    def limit(self, number: int) -> dict[str, Any]:
+        """What a daemon says of its limit."""
+        (found,) = self.ask(number, "/v1/limits")
+        assert isinstance(found, dict)
+        return found
+
     def waits(self, number: int) -> dict[str, Any]:
         """What a daemon says of the messages that waited."""
-        (limit,) = self.ask(number, "/v1/limits")
-        found: dict[str, Any] = limit["waits"]
+        found: dict[str, Any] = self.limit(number)["waits"]
         return found
 
 
