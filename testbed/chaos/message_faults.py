@@ -83,6 +83,8 @@ class Fault:
     """Of the publishers, over the limit's rate."""
     times: float = 1.0
     """How many times as long as others it lasts."""
+    pings_s: int = 120
+    """Between two pings of a NATS server: its default."""
 
 
 async def _nothing(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001
@@ -274,6 +276,6 @@ FAULTS = {
                    demand=1 / 1.1),
     "flood": Fault("publishers send ten times the rate", _flood, times=7.5),
     "slow": Fault("subscribers read nothing", _slow),
-    "half-open": Fault("clients vanish without a word", _half_open),
+    "half-open": Fault("clients vanish without a word", _half_open, pings_s=1),
     "full": Fault("the disks of a broker and of a daemon are full", _full),
 }  # fmt: skip

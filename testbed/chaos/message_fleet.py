@@ -49,8 +49,8 @@ persistence true
 persistence_location {disk}/
 autosave_interval 1
 """
-_PINGING = 'ping_interval: "1s"\nping_max: 2\n'
-"""A NATS server finds out within seconds that a client has vanished."""
+_PINGING = 'ping_interval: "{pings_s}s"\nping_max: 2\n'
+"""After the third ping without an answer, a NATS server takes a client for gone."""
 _TABLES = """
 [[broker]]
 name = "broker"
@@ -79,8 +79,9 @@ match = {{ broker = "broker", topic = "{other}" }}
 class Scene(LocalFleet):
     """Limiters, brokers and clients, in a namespace."""
 
-    def __init__(self, directory: Path, protocol: Protocol, window_s: float) -> None:
-        """`window_s`: the history of `adaptive`."""
+    def __init__(self, directory: Path, protocol: Protocol, window_s: float, pings_s: int) -> None:
+        """`window_s`: the history of `adaptive`; `pings_s`: between two pings of NATS servers."""
+        self.pings_s = pings_s
         self.protocol = protocol
         self.topics = TOPICS[protocol]
         tables = [
@@ -124,7 +125,7 @@ class Scene(LocalFleet):
                 made = mosquitto(self.directory, port, lines, host=host, namespace=self.namespace)
             else:
                 file = self.directory / "nats.conf"
-                file.write_text(_PINGING)
+                file.write_text(_PINGING.format(pings_s=self.pings_s))
                 made = nats_server(
                     self.directory, port, "-c", str(file), host=host, namespace=self.namespace
                 )
@@ -242,11 +243,8 @@ class Scene(LocalFleet):
 
 
 @asynccontextmanager
-async def scene(
-    directory: Path, protocol: Protocol, window_s: float, demand: float, rng: Random
-) -> AsyncIterator[Scene]:
+async def scene(found: Scene, demand: float, rng: Random) -> AsyncIterator[Scene]:
     """All of it at work; in the end all are gone."""
-    found = Scene(directory, protocol, window_s)
     async with AsyncExitStack() as stack:
         stack.enter_context(found.small_disks())
         await stack.enter_async_context(found.running())

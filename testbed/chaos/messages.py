@@ -104,7 +104,8 @@ async def _once(
     """Do a fault to one fleet."""
     fault = FAULTS[name]
     with netns.workspace() as directory:
-        async with scene(directory, BROKERS[broker], window_s, fault.demand, rng) as on:
+        fleet = Scene(directory, BROKERS[broker], window_s, fault.pings_s)
+        async with scene(fleet, fault.demand, rng) as on:
             await trio.sleep(_WARM_S)
             warm_ns = time.monotonic_ns()
             await trio.sleep(seconds)

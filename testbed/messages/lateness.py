@@ -129,18 +129,21 @@ async def compare(
     return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
 
 
-def table(result: dict[str, Any]) -> str:
-    """A result as a table for people."""
-    heads = ("source", "arrived", "waited", "share", "p99 ms", "beyond", "unstamped", "stops")
-    lines = [" " + " ".join(f"{head:>9}" for head in heads)]
+HEADER = ("source", "arrived", "waited", "share", "p99, ms", "beyond", "unstamped", "stops")
+"""Columns of `rows`."""
+
+
+def rows(result: dict[str, Any]) -> list[list[str]]:
+    """A line for each run, and for all of a source."""
     runs = result["runs"]
-    for run in [*runs, *_totals(runs)]:
-        share = run["waited"] / max(run["arrived"], 1)
-        lines.append(
-            f"{run['source']:>10} {run['arrived']:>9} {run['waited']:>9} {share:>9.3%} "
-            f"{run['p99_ms']:>9.2f} {run['beyond']:>9} {run['unstamped']:>9} {run['stops']:>9}"
-        )
-    return "\n".join(lines)
+    return [
+        [
+            run["source"], f"{run['arrived']:,}", f"{run['waited']:,}",
+            f"{run['waited'] / max(run['arrived'], 1):.3%}", f"{run['p99_ms']:.2f}",
+            f"{run['beyond']}", f"{run['unstamped']:,}", f"{run['stops']}",
+        ]
+        for run in [*runs, *_totals(runs)]
+    ]  # fmt: skip
 
 
 def _totals(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

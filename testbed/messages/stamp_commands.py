@@ -12,10 +12,23 @@ import click
 
 from testbed.attempts import undisturbed
 from testbed.harness.ledger import RESULT
+from testbed.harness.markdown import aligned, prose, table
+from testbed.harness.page import Page
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.messages import capture, lateness
 from testbed.options import OUT
+from testbed.provenance import conditions, head
+
+_TITLES = {
+    "hogs": "Busy processes compete with the daemon",
+    "stops": "The daemon is stopped for 200 ms every two seconds",
+}
+_PAGE = Page(
+    "messages-stamps", "Conforming messages that wait because the daemon runs late",
+    "sudo .venv/bin/python -m testbed.messages stamps --docs", "../docs/messages-arrival.md",
+    list(_TITLES),
+)  # fmt: skip
 
 
 @click.command()
@@ -35,7 +48,8 @@ from testbed.options import OUT
 @click.option("--stops", is_flag=True, help="Stop the daemon for 200 ms every two seconds.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "stamps", show_default=True)
-def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, **stream: Any) -> None:
+@click.option("--docs", is_flag=True, help="Write the result into results/messages-stamps.md.")
+def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, docs: bool, **stream: Any) -> None:
     """Count conforming messages that wait because the daemon runs late."""
     progress = Progress()
     chosen = lateness.Stream(**stream)
@@ -43,8 +57,24 @@ def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, **stream: Any) -
         lambda: lateness.compare(chosen, sources or lateness.SOURCES, repeat, progress)
     )
     progress.end()
-    click.echo(lateness.table(result))
+    click.echo(aligned([lateness.HEADER, *lateness.rows(result)], left=1))
     _write(out, result)
+    if docs:
+        name = "stops" if chosen.stops else "hogs"
+        click.echo(f"{_PAGE.write({name: _section(name, chosen, result)})}")
+
+
+def _section(name: str, stream: lateness.Stream, result: dict[str, Any]) -> str:
+    how = (
+        f"{conditions(head(quick=False))}. {stream.connections:,} connections, "
+        f"{stream.rate * stream.load:,.0f} messages/s, a bucket of {stream.rate:,}/s and "
+        f"{stream.burst} messages, {stream.hogs} busy processes. `beyond`: messages that did not "
+        "conform when they arrived at the host."
+    )
+    return "\n".join(
+        [f"## {_TITLES[name]}", "", prose(how), "",
+         *table(lateness.HEADER, lateness.rows(result))]
+    )  # fmt: skip
 
 
 @click.command("capture")
