@@ -86,8 +86,16 @@ def remove_stale() -> list[str]:
     namespaces, directories = stale()
     remove(namespaces)
     for directory in directories:
+        for mounted in _mounts(directory):
+            run(["umount", "--lazy", mounted], check=False)
         shutil.rmtree(directory, ignore_errors=True)
     return namespaces + [str(directory) for directory in directories]
+
+
+def _mounts(directory: Path) -> list[str]:
+    """Where file systems are mounted below a directory."""
+    lines = Path("/proc/self/mounts").read_text(encoding="ascii", errors="replace").splitlines()
+    return [line.split()[1] for line in lines if line.split()[1].startswith(f"{directory}/")]
 
 
 def own() -> list[str]:

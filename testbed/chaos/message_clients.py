@@ -68,10 +68,10 @@ class Client:
 
     async def end(self) -> None:
         """End this side, and wait until the other has ended."""
-        await self._stream.send_eof()
-        with suppress(LostError):
-            async for _ in self.receive():
-                pass
+        with suppress(trio.BrokenResourceError):
+            await self._stream.send_eof()
+            while await self._stream.receive_some(_READ_BYTES):
+                pass  # Pings of a NATS server: nothing can be answered any more.
 
     async def receive(self) -> AsyncIterator[bytes]:
         """Receive frames until the connection ends; pings of a NATS server are answered.

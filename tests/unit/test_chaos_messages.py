@@ -6,8 +6,12 @@ from collections import Counter
 
 import pytest
 
+from testbed.chaos.message_faults import FAULTS
 from testbed.chaos.message_log import Arrival, Log, quantile
 from testbed.chaos.shares import NONE, Part, Shares
+from testbed.chaos.suite import SECTION, Suite, record
+from testbed.harness.finding import Check
+from testbed.harness.page import Page
 from testbed.messages.real.frames import (
     SIZE,
     Delivery,
@@ -19,6 +23,7 @@ from testbed.messages.real.frames import (
 )
 
 MS = 1_000_000
+_PAGE = Page("page", "Title", "command", "explained.md", [SECTION])
 RATE, BURST = 100, 5
 
 
@@ -109,3 +114,23 @@ def test_frames_of_a_client_that_waits_for_receipts(size: int) -> None:
         Delivery(message, 0, False), Delivery(None, 0, False), None,
     ]  # fmt: skip
     assert len(message.payload()) == SIZE
+
+
+def test_a_row_shows_shared_promises_and_those_of_the_fault() -> None:
+    fault = FAULTS["flood"]
+    promises = [Check("beyond", 3.0, most=2.0), Check("memory grows", 1.5, "MiB", most=51)]
+    found = record("flood, nats", fault, promises, {"confirmed": 7})
+    assert not found["holds"]
+    suite = Suite(
+        FAULTS,
+        _PAGE,
+        {"too much": "beyond", "lost": "lost"},
+        {"confirmed": "confirmed"},
+        "",
+        own=True,
+    )
+    assert suite.row(found) == [
+        "flood, nats: publishers send ten times the rate", "3 (at most 2) BROKEN", "",
+        "memory grows: 1.5 MiB (at most 51)", "7",
+    ]  # fmt: skip
+    assert record("flood, nats", fault, promises[1:], {})["holds"]
