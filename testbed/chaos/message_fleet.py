@@ -43,6 +43,7 @@ TOPICS: dict[Protocol, dict[str, str]] = {
     "mqtt": {"limited": "chaos/limited", "other": "chaos/other", "bulk": "bulk", "all": "chaos/#"},
     "nats": {"limited": "chaos.limited", "other": "chaos.other", "bulk": "bulk", "all": "chaos.>"},
 }
+_BUFFER_BYTES = 65_536
 _SMALL = "size=64k,mode=0755"
 _PERSISTENT = """
 persistence true
@@ -248,6 +249,8 @@ async def scene(found: Scene, demand: float, rng: Random) -> AsyncIterator[Scene
     async with AsyncExitStack() as stack:
         stack.enter_context(found.small_disks())
         await stack.enter_async_context(found.running())
+        # Little of a flood waits in the kernel, whose buffers grow otherwise.
+        found.inside("sysctl", "-qw", f"net.ipv4.tcp_rmem=4096 {_BUFFER_BYTES} {_BUFFER_BYTES}")
         stack.enter_context(netns.entered(found.namespace))
         found.start_brokers(stack)
         nursery = await stack.enter_async_context(trio.open_nursery())
