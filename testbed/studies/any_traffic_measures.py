@@ -208,15 +208,20 @@ def _resent(seen: Seen) -> float:
 RESENT = Measure("retransmitted segments over forwarded full packets", _resent)
 
 
-def _excess(seen: Seen) -> float:
-    """The most bytes above the limit in any interval of whole steps, over their bound."""
+def excess_bytes(seen: Seen) -> float:
+    """The most bytes above the limit in any interval of whole steps."""
     step_s = seen.run["series_step_s"]
     largest = running = 0.0
     for rate in seen.totals:
         running = max(running + (rate - seen.limit_bps) * step_s / 8, 0.0)
         largest = max(largest, running)
+    return largest
+
+
+def _excess(seen: Seen) -> float:
+    """These bytes over their bound."""
     burst, limiters = seen.experiment.table.limit.burst, len(seen.experiment.limiters)
-    return largest / (_BURSTS * burst + MTU * limiters)
+    return excess_bytes(seen) / (_BURSTS * burst + MTU * limiters)
 
 
 BYTES = Measure("bytes above L t in any interval, over 3 bursts + N packets", _excess)

@@ -71,7 +71,7 @@ def test_a_check_that_was_not_measured_is_told_from_one_that_failed() -> None:
 def test_each_figure_has_a_page_with_an_overview() -> None:
     found = pages(FIGURES)
     assert sorted(name for page in found.values() for name in page.sections) == sorted(FIGURES)
-    assert found["any-traffic"].sections == ["any-traffic", "phantom-queues"]
+    assert found["any-traffic"].sections == ["any-traffic", "phantom-queues", "random-fleets"]
     page = found["reproduction"].updated(
         "", {name: section(a_summary(name)) for name in ("fig4", "fig3")}
     )
