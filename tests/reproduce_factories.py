@@ -51,6 +51,7 @@ def a_run(
         "share_of": "forwarded",
         "jain": 0.98,
         "windows": [{"seconds": 1.0, "bps": [total]}],
+        "events": [],
         "flows": [a_flow(seconds, **flow) for flow in flows],
         "flow_step_s": FLOW_STEP_S,
         "series": series,
