@@ -194,8 +194,8 @@ def evaluate(results: Results) -> Finding:
         ours,
         "One Reno flow fills 10 Mbit/s from a bucket of 150 kB, but not from 75 kB. Under FPS "
         "each flow is always alone in its bucket, under CTB only at both ends. Under fair, the "
-        "first flow of the idle fleet has its static share for the age of news, 2.5 s: until then its "
-        "limiter cannot know whether all others wake up, too, and the bound on bytes counts that.",
+        "first flow of the idle fleet has its static share for the age of news, 2.5 s. Until then "
+        "its limiter cannot know whether all others wake up, and the bound on bytes counts that.",
         [Table("Medians over the runs", header, rows)],
     )
 
