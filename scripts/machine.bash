@@ -1,9 +1,8 @@
 # scripts/test-systemd and scripts/test-package source this file. It starts a systemd in new namespaces, whatever
 # this host's init is, and changes nothing in the host's files, services, network or firewall. The script runs
 # itself twice: with --private, then with --init in the new namespaces.
+source scripts/packages.bash
 boot_deadline_s=60
-
-say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
 # The host does not see the mounts, and they end with the last process of the namespace.
 make_private() {
@@ -16,11 +15,7 @@ make_private() {
 
 # Makes a folder in memory, for all files that are written, and a control group.
 make_own() {
-    if [[ ! -x /lib/systemd/systemd ]]; then
-        say "installing systemd"
-        apt-get -qq update
-        DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install systemd >/dev/null
-    fi
+    install_missing systemd
     own=$(mktemp -d /tmp/drld.XXXXXX)
     mount -t tmpfs -o mode=755 tmpfs "$own"
     mkdir "$own/cgroup"

@@ -380,8 +380,15 @@ def references(
 
 
 def possible_cpus() -> int:
-    """The number of CPUs that this kernel may use: one more than the highest number of any."""
-    text = _POSSIBLE_CPUS.read_text()  # "0-3,8"
+    """The number of CPUs that this kernel may use: one more than the highest number of any.
+
+    Raises:
+        DatapathError: a sandbox or container without /sys hides it.
+    """
+    try:
+        text = _POSSIBLE_CPUS.read_text()  # "0-3,8"
+    except OSError as error:
+        raise DatapathError(f"{_POSSIBLE_CPUS}: {error.strerror}") from error
     return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
 
 

@@ -14,7 +14,7 @@ FIGURES: list[str] = []
 
 @pytest.fixture
 def figure() -> Callable[[str], None]:
-    """Takes a line for the end of the run."""
+    """Keeps a line that is printed at the end of the run."""
     return FIGURES.append
 
 
@@ -27,7 +27,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> None:
-    """What docs/operations.md says under "Deploy"; the clone is at /opt/drld already."""
+    """Install drld by docs/operations.md, section "Deploy"; the clone is at /opt/drld already."""
     for folder in ("sysusers", "tmpfiles"):
         file = CLONE / f"scripts/debian/drld.{folder}"
         run("install", "-D", "-m", "644", file, f"/etc/{folder}.d/drld.conf")
@@ -55,7 +55,7 @@ def installed() -> None:
 
 @pytest.fixture
 def service(installed: None) -> Iterator[Service]:
-    """The unit, stopped; what was compiled stays."""
+    """The stopped unit; compiled programs stay."""
     service = Service()
     service.set()
     service.configure()
@@ -66,7 +66,7 @@ def service(installed: None) -> Iterator[Service]:
 
 @pytest.fixture
 def no_cache() -> None:
-    """Let the next daemon compile."""
+    """Make the next daemon compile."""
     shutil.rmtree(CACHE, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""The firewalls that nfqueue's rules can be in."""
+"""The firewalls that can contain the rules of nfqueue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEGACY = "iptables-legacy"
 
 
 def firewalls() -> list[str]:
-    """What this host has, and its kernel takes."""
+    """The firewalls that this host has and its kernel accepts."""
     found = ["iptables"]
     script = nft_install("probe", [Hook("lo", Direction.IN, True, (4, 6))], 0)
     if subprocess.run(["nft", "-c", "-f", "-"], input=script.encode(), check=False).returncode == 0:
@@ -27,10 +27,10 @@ def firewalls() -> list[str]:
 
 
 def legacy_path() -> Path:
-    """A directory in which the old tools have the names of the present ones."""
+    """A folder in which the legacy tools have the names of the current ones."""
     directory = Path("/run/legacy")
     directory.mkdir(exist_ok=True)
-    # As after a boot: nobody has used them yet.
+    # As after a boot: no process has used them yet.
     Path("/run/xtables.lock").unlink(missing_ok=True)
     for family in ("iptables", "ip6tables"):
         for verb in ("", "-save", "-restore"):

@@ -20,11 +20,11 @@ from .traffic import traffic
 SINK = "10.9.0.2"
 RATE_BPS, DEPTH = 10e6, 75e3
 SLACK = 0.008 * RATE_BPS / 8 + 5 * 1028
-"""As in `unit_under_systemd`."""
+"""Bytes above rate and depth; see `unit_under_systemd`."""
 EXPOSURE = 2.0
-"""Of `systemd-analyze security`, at most."""
+"""Largest allowed exposure of `systemd-analyze security`."""
 APT_DEADLINE_S = 1200
-"""An installation compiles a thousand Python files, which takes a busy host minutes."""
+"""An installation compiles a thousand Python files; a busy host needs minutes."""
 LIMIT = """
 [[limit]]
 id = 1
@@ -39,11 +39,11 @@ STATE = (
     *("/var/log/", "/var/cache/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/lib/systemd/"),
     *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/.pwd.lock"),
 )
-"""What other programs write when a package or a user is added: not drld's."""
+"""Files that other programs write when a package or a user is added."""
 
 
 class Installed(Service):
-    """The package's service, and commands on the path."""
+    """The package's service; its commands are on the path."""
 
     def ctl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run drlctl as root."""
@@ -51,13 +51,13 @@ class Installed(Service):
 
 
 def files() -> set[str]:
-    """Every file and folder of the root, and none of what is mounted on it."""
+    """Every file and folder of the root file system, without mounts."""
     found = run("find", "/", "-xdev", "-print0", check=False).stdout
     return set(found.split("\0"))
 
 
 def apt(*arguments: str) -> str:
-    """Run apt-get without asking anything."""
+    """Run apt-get without questions."""
     command = ("apt-get", "--yes", "--no-install-recommends", *arguments)
     return run(*command, deadline_s=APT_DEADLINE_S).stdout
 
@@ -66,13 +66,13 @@ def commands() -> str:
     """The command lines of all processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             found.append(path.read_bytes().replace(b"\0", b" ").decode())
     return "\n".join(found)
 
 
 def main(first: str, following: str) -> None:
-    """Do what an operator does in a host's life."""
+    """Do everything that an operator does to a host, from installation to purge."""
     service = Installed()
     before = files()
     installs(service, first)
@@ -88,7 +88,7 @@ def main(first: str, following: str) -> None:
 
 
 def installs(service: Installed, package: str) -> None:
-    """Installed and not configured, it starts nothing."""
+    """An installed package without a configuration starts nothing."""
     apt("install", package)
     assert run("drld", "--version").stdout.startswith("drld 0.")
     assert "limit" in run("drlctl", "--help").stdout
@@ -111,7 +111,7 @@ def installs(service: Installed, package: str) -> None:
 
 
 def starts(service: Installed) -> None:
-    """What docs/operations.md says under "Deploy"; with compiled programs, in no time."""
+    """Follow docs/operations.md, section "Deploy"; the package has compiled programs."""
     for line in (
         "netns add sink",
         f"link add {service.device} type veth peer name eth0 netns sink",
@@ -138,7 +138,7 @@ def starts(service: Installed) -> None:
 def sshd(service: Installed) -> Iterator[None]:
     """An ssh server on the loopback address that root may log in to, with a key made for it."""
     own, host_key = Path("/root/.ssh"), Path("/etc/ssh/ssh_host_ed25519_key.pub")
-    own.mkdir(mode=0o700, exist_ok=True)  # the package of ssh's client makes it
+    own.mkdir(mode=0o700, exist_ok=True)  # the package of the ssh client makes it
     assert not [*own.iterdir()]
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", own / "id_ed25519")
     shutil.copy(own / "id_ed25519.pub", own / "authorized_keys")
@@ -197,13 +197,13 @@ def upgrades(service: Installed, package: str) -> None:
         f"upgrade: {seen.rate_bps() / 1e6:.2f} of {RATE_BPS / 1e6:.0f} Mbit/s pass, "
         f"{seen.burst(RATE_BPS) / 1e3:.1f} kB above the rate at most"
     )
-    # The fallback has a bucket of its own, and so has the daemon that follows.
+    # The fallback has its own bucket, and so has the next daemon.
     assert seen.burst(RATE_BPS) <= 2 * DEPTH + SLACK
     assert DROP_IN.exists()
 
 
 def refuses_a_bad_configuration(service: Installed, package: str) -> None:
-    """A version that refuses the file does not take the place of one that runs."""
+    """A version that refuses the file does not replace the running one."""
     pid, content = service.pid, CONFIG.read_text()
     CONFIG.write_text(content.replace("10mbit", "10mbot"))
     apt("install", "--reinstall", package)
@@ -213,7 +213,7 @@ def refuses_a_bad_configuration(service: Installed, package: str) -> None:
 
 
 def is_removed(service: Installed, before: set[str]) -> None:
-    """Removed, it limits nothing and keeps what the operator wrote; purged, nothing is left."""
+    """After removal nothing is limited, and the operator's files stay. A purge removes them."""
     assert "/usr/bin/drld" in commands()
     kept = {path: path.read_bytes() for path in (CONFIG, DROP_IN, CONFIG.with_name("fleet.key"))}
     apt("remove", "drld")
@@ -225,7 +225,7 @@ def is_removed(service: Installed, before: set[str]) -> None:
     assert not Path("/usr/lib/drld").exists()
     apt("purge", "drld")
     left = {path for path in files() - before if not path.startswith(STATE) or "drld" in path}
-    # man keeps the pages that it has shown, until its own cleanup.
+    # man caches the pages that it has shown, until its own cleanup.
     left = {path for path in left if not path.startswith("/var/cache/man/")}
     assert not left, sorted(left)
     missing = {path for path in before - files() if not path.startswith(STATE)}

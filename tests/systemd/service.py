@@ -1,4 +1,4 @@
-"""The unit as an operator has it: steered by systemctl, read in the journal."""
+"""The unit as an operator uses it: with systemctl and the journal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ match = {{ out = "{device}", protocol = "udp" }}
 def run(
     *command: str | Path, check: bool = True, deadline_s: float = DEADLINE_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and take what it says."""
+    """Run a command, and return its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=deadline_s)
     if check:
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -71,7 +71,7 @@ class Service:
         return run("systemctl", verb, "drld", check=check)
 
     def journal(self) -> str:
-        """What the unit, and systemd of it, has said since this object was made."""
+        """The journal of the unit since this object was made."""
         run("journalctl", "--sync", check=False)
         return run(
             *("journalctl", "--no-pager", "--quiet", "--output=short-precise", "--unit=drld"),
@@ -79,24 +79,24 @@ class Service:
         ).stdout
 
     def wait_for(self, what: Callable[[], bool], why: str) -> None:
-        """Wait until something holds, and fail where it does not in two minutes."""
+        """Wait until a condition holds; fail after two minutes."""
         deadline = time.monotonic() + DEADLINE_S
         while not what():
             assert time.monotonic() < deadline, f"{why}\n{self.journal()}"
             time.sleep(0.02)
 
     def show(self, name: str) -> str:
-        """What `systemctl show` says."""
+        """A property, by `systemctl show`."""
         return run("systemctl", "show", "--value", f"--property={name}", "drld").stdout.strip()
 
     @property
     def state(self) -> str:
-        """`active`, `failed`, ..."""
+        """The state of the unit, such as `active` or `failed`."""
         return self.show("ActiveState")
 
     @property
     def pid(self) -> int:
-        """The daemon's; 0 without one."""
+        """Process id of the daemon; 0 if none runs."""
         return int(self.show("MainPID"))
 
     def kill(self, signal: int) -> int:
@@ -107,7 +107,7 @@ class Service:
         return pid
 
     def wait_for_next(self, pid: int) -> None:
-        """Wait until another daemon than this one is ready."""
+        """Wait until a daemon with another process id is ready."""
         self.wait_for(
             lambda: self.pid not in (0, pid) and self.state == "active", "no daemon follows"
         )
@@ -117,5 +117,5 @@ class Service:
         return run(CLONE / ".venv/bin/drlctl", *arguments, check=check)
 
     def ask(self, *arguments: str) -> Any:
-        """What drlctl says, as a value."""
+        """The JSON output of drlctl."""
         return json.loads(self.ctl(*arguments, "--json").stdout)

@@ -1,4 +1,4 @@
-"""UDP through an interface, faster than its limit, and what of it leaves.
+"""UDP through an interface, faster than its limit, and a count of the packets that leave.
 
 `python -m tests.systemd.traffic DEVICE ADDRESS` sends until its standard input ends, and then
 writes its samples.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKET = 1028
-"""Bytes of an IP packet."""
+"""Size of an IP packet, bytes."""
 SENT_BPS = 40e6
 _STEP_S = 0.005
 _PORT = 9
@@ -27,18 +27,18 @@ _DEADLINE_S = 60
 
 @dataclass
 class Seen:
-    """What left the interface."""
+    """The packets that left the interface."""
 
     samples: list[tuple[float, int, float]] = field(default_factory=list)
-    """Seconds before a count, packets that had left since ever, seconds after it."""
+    """For each count: time before it, s; packets since the start; time after it, s."""
 
     def rate_bps(self) -> float:
-        """Bits per second, over all of it."""
+        """Bits per second, over the whole time."""
         (start, first, _), (_, last, end) = self.samples[0], self.samples[-1]
         return (last - first) * PACKET * 8 / (end - start)
 
     def burst(self, rate_bps: float) -> float:
-        """Depth of the smallest bucket of this rate that lets it pass: never overestimated."""
+        """Depth of the smallest bucket of this rate that passes the traffic, or less."""
         lowest, burst = float("inf"), 0.0
         for before, packets, after in self.samples:
             lowest = min(lowest, packets * PACKET - before * rate_bps / 8)
@@ -46,7 +46,7 @@ class Seen:
         return burst
 
     def pause_s(self) -> float:
-        """The longest time in which nothing left."""
+        """The longest time without a packet, s."""
         pause, last, since = 0.0, -1, 0.0
         for before, packets, after in self.samples:
             if packets == last:
@@ -58,7 +58,7 @@ class Seen:
 
 @contextmanager
 def traffic(device: str, address: str) -> Iterator[Seen]:
-    """Send while the context lasts; what was seen is there after it."""
+    """Send while the context lasts; the result is complete after it."""
     seen = Seen()
     with subprocess.Popen(
         [sys.executable, "-m", __name__, device, address],
@@ -81,7 +81,7 @@ def _main(device: str, address: str) -> None:
         while not select.select([sys.stdin], [], [], _STEP_S)[0]:
             now = time.monotonic()
             due = int((now - started) * SENT_BPS / 8 / PACKET)
-            # After a time in which this process did not run it does not make up for all of it.
+            # If this process did not run for a while, it does not send all that is due.
             for _ in range(min(due - sent, 200)):
                 sock.sendto(payload, (address, _PORT))
             sent = due

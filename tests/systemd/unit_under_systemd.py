@@ -1,4 +1,4 @@
-"""scripts/drld.service under systemd; `scripts/test-systemd` collects it, in its namespaces."""
+"""scripts/drld.service under systemd; `scripts/test-systemd` runs these tests in namespaces."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .traffic import SENT_BPS, traffic
 SINK = "10.9.0.2"
 RATE_BPS, DEPTH = 10e6, 75e3
 SLACK = 0.008 * RATE_BPS / 8 + 5 * 1028
-"""Bytes above rate and depth: two jiffies (docs/kernel-datapath.md), and packets of others."""
+"""Bytes above rate and depth: two jiffies (docs/kernel-datapath.md), and foreign packets."""
 EXPOSURE = 2.2
-"""Of `systemd-analyze security`, from 0 to 10. The package has 2.0: its unit hides the kernel's
-modules, as it compiles nothing."""
+"""Largest allowed exposure of `systemd-analyze security`, from 0 to 10. The package has 2.0: it
+compiles nothing, so its unit hides the kernel's modules."""
 
 Figure = Callable[[str], None]
 
@@ -38,12 +38,12 @@ def timed(figure: Figure, what: str) -> Iterator[None]:
 
 
 def attend(seconds: float) -> None:
-    """Let traffic run."""
+    """Send traffic during the test."""
     time.sleep(seconds)
 
 
 def programs() -> int:
-    """How many of the limiter's programs are on interfaces."""
+    """The number of the limiter's programs on interfaces."""
     found = attachment("lim1")
     try:
         return len(found.found())
@@ -145,7 +145,7 @@ def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: 
         f" {seen.pause_s() * 1e3:.0f} ms without a packet at most"
     )
     assert "taken over" in service.ask("status")["datapath"]["reason"]
-    # The fallback has a bucket of its own, and so has the daemon that follows.
+    # The fallback has its own bucket, and so has the next daemon.
     assert seen.burst(RATE_BPS) <= 2 * DEPTH + SLACK
     assert seen.rate_bps() > 0.9 * RATE_BPS
 
@@ -168,7 +168,7 @@ def test_nfqueue(service: Service, figure: Figure, tool: str) -> None:
             service.wait_for_next(pid)
         attend(2)
     figure(f"nfqueue, {tool}, kill -9: {seen.pause_s() * 1e3:.0f} ms without a packet")
-    # Closed until the next daemon is there: less than a tenth of a second's worth of an open rule.
+    # Closed until the next daemon runs: fewer packets than an open rule passes in 0.1 s.
     assert seen.burst(RATE_BPS) <= 2 * DEPTH + 0.1 * SENT_BPS / 8
     service.systemctl("stop")
     assert_nothing_left(service)
@@ -177,7 +177,7 @@ def test_nfqueue(service: Service, figure: Figure, tool: str) -> None:
 def test_a_daemon_that_hangs_is_replaced(service: Service, figure: Figure) -> None:
     service.set("WatchdogSec=2s")
     service.systemctl("start")
-    attend(5)  # a healthy one is left alone
+    attend(5)  # systemd leaves a healthy daemon alone
     assert service.show("NRestarts") == "0"
     with timed(figure, "watchdog of 2 s: frozen to ready again"):
         service.wait_for_next(service.kill(signal.SIGSTOP))

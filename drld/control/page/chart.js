@@ -1,4 +1,4 @@
-// Charts in SVG. Colours are classes of style.css; nothing here is markup from outside.
+// Charts in SVG. Colours are classes of style.css. No text from outside becomes markup.
 
 import { GAP_S, SPAN_S } from "./history.js";
 
@@ -39,7 +39,7 @@ function runs(samples, values) {
   return found;
 }
 
-// Draws into a box, whose width it takes without one of its own. A chart is drawn anew for each answer: a few paths.
+// Draws into a box, and takes the box's width. Each answer of the daemon redraws the chart: it has few paths.
 export class Chart {
   constructor(box, height, { axes = true, width = null } = {}) {
     this.axes = axes;

@@ -5,9 +5,9 @@ import { amount, axis, delays, rate } from "./format.js";
 
 const STACK_HEIGHT = 280;
 const PANEL_HEIGHT = 130;
-const MOST_NAMED = 5; // As many colours as are told apart; the rest is one layer.
+const MOST_NAMED = 5; // People tell this many colours apart; the other limiters share a layer.
 
-// The limiters with the largest parts over what is seen, in the order of their names.
+// The limiters with the largest parts of the visible time, ordered by name.
 function largestOf(samples) {
   const largest = new Map();
   for (const { others } of samples) {
@@ -25,7 +25,7 @@ function titleOf(peer, { told }, measured) {
   return behind > 0 ? `${peer} and ${behind} behind it, share` : `${peer}, share`;
 }
 
-// Rates are stacked upon rates, and shares upon shares: of each kind is a time.
+// Rates are stacked on rates, and shares on shares: a time has one kind.
 function layersOf(samples, here, limit) {
   const { measured } = samples.at(-1);
   const alike = samples.filter((it) => it.measured === measured);
@@ -54,7 +54,7 @@ function layersOf(samples, here, limit) {
   return layers;
 }
 
-// How many of the other limiters answer, unless all do.
+// The number of other limiters that answer, unless all do.
 function answering({ measured, fleet }, { peers }) {
   const count = measured.reduce((sum, it) => sum + it.limiters, 0);
   if (!peers.configured || count === peers.configured) return "";

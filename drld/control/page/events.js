@@ -3,14 +3,14 @@
 import { clock } from "./format.js";
 
 const MOST = 100;
-const QUIET_S = 10; // Between two events of one counter: a fault may last.
+const QUIET_S = 10; // Least time between two events of a counter: a fault may last.
 const KINDS = { daemon: "start", reload: "reload", change: "change", peer: "peer", fault: "fault" };
 
-// Counters that count faults: each growth is an event that no log line of the daemon stands for.
+// Counters of faults: a growth is an event, because the daemon logs no line for it.
 export class Faults {
   constructor() {
     this.names = {};
-    this.said = new Map(); // By counter, when it was said last, and its value then.
+    this.said = new Map(); // By counter: time of its last event, and its value then.
   }
 
   name(names) {

@@ -1,4 +1,4 @@
-// Figures as people read them: three digits, and the unit that makes that 1 to 999.
+// Figures for people: three digits, and a unit that makes the value 1 to 999.
 
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -21,7 +21,7 @@ export function rate(value, unit) {
   return unit === "bytes" ? `${text} ${prefix}bit/s` : `${text}${prefix && ` ${prefix}`} ${unit}/s`;
 }
 
-// The same beside an axis: round values, and little room.
+// A rate beside an axis: values are round, and room is small.
 export function axis(value, unit) {
   const [text, prefix] = number(value);
   return unit === "bytes" ? `${Number(text)} ${prefix}bit/s` : `${Number(text)}${prefix && ` ${prefix}`}/s`;

@@ -1,4 +1,4 @@
-// The daemon as a whole: what it is, and what wants attention.
+// The daemon as a whole: its identity, and conditions that need attention.
 
 import { duration } from "./format.js";
 
@@ -48,7 +48,7 @@ export function showNotices({ status }) {
   const list = document.querySelector("#notices");
   const found = attention(status);
   list.hidden = !found.length;
-  // Written only if it changes, or a screen reader would say it each second.
+  // Written only if it changes: otherwise a screen reader would read it every second.
   const before = [...list.children].map((it) => it.textContent);
   if (before.join("\n") === found.join("\n")) return;
   list.replaceChildren(

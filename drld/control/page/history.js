@@ -1,16 +1,16 @@
-// What the page remembers: some minutes of each limit that it was told about.
+// The page's memory: some minutes of each limit that the daemon has reported.
 //
-// The daemon tells totals. Rates are differences of totals over the time between the ticks that
-// counted them, so that they are exact however late an answer comes.
+// The daemon reports totals. A rate is the difference of two totals, divided by the time between the
+// ticks that counted them. So rates are exact even if an answer is late.
 
 export const SPAN_S = 300;
-export const GAP_S = 5; // Longer without an answer, nothing is drawn.
-const MOST_LIMITS = 200; // Those seen last are kept.
+export const GAP_S = 5; // After this time without an answer, the chart has a gap.
+const MOST_LIMITS = 200; // The limits that were reported last are kept.
 const OWN_COUNTERS = ["forwarded_bytes", "dropped_bytes", "marked_bytes"];
 
 export class History {
   constructor() {
-    this.limits = new Map(); // By name, in the order in which they were seen last.
+    this.limits = new Map(); // By name, in the order of their last report.
     this.counters = new Set(OWN_COUNTERS);
   }
 
@@ -63,12 +63,11 @@ export class History {
 
 const REST = "all other limiters";
 
-// How the limit is used, or divided, as far as this limiter knows.
+// The use or the division of a limit, as far as this limiter knows it.
 //
-// Of itself the limiter knows what it forwards, and of the others what they answer: their rates.
-// Until some have answered, or if their version does not, it knows what they told: demand in
-// bit/s, or a weight. The share of a weight is its part of all weights. A sum that no single
-// neighbour told is that of the others together.
+// The limiter knows the rate that it forwards itself. Others answer with their rates, if their version
+// can. Until then, the limiter knows their gossip: demand in bit/s, or a weight. The share of a weight
+// is its part of all weights. The rest of the sum belongs to all other limiters together.
 function parts(limit, rates) {
   const { fleet, limit_in_force_bps: inForce, measured } = limit;
   const here = rates.forwarded_bytes ?? null;

@@ -1,4 +1,4 @@
-// The limits under the highest pressure, or those that are searched for.
+// The limits under the highest pressure, or the limits that match the search.
 
 import { Chart } from "./chart.js";
 import { rate } from "./format.js";

@@ -51,11 +51,11 @@ async function ask() {
   }
   const last = events.findLast((it) => it.number)?.number ?? 0;
   const query = new URLSearchParams({ find: find.value, after: last });
-  // What is searched for may change before the answer comes.
+  // The search may change before the answer comes.
   const asked = query.get("find");
   if (shown !== null) query.set("show", shown);
   const answer = await fetched(`/v1/live?${query}`);
-  // A daemon that began anew counts its events from 1: ask for all of them the next time.
+  // A restarted daemon counts its events from 1: ask for all of them the next time.
   const again = report !== null && answer.status.uptime_s < report.status.uptime_s;
   if (again) events = events.map((it) => ({ ...it, number: 0 }));
   report = { ...answer, find: asked };
@@ -78,7 +78,7 @@ function show() {
 async function live() {
   for (;;) {
     const began = performance.now();
-    // A page that nobody sees costs its daemon nothing.
+    // A hidden page does not ask the daemon.
     if (!document.hidden && !paused) {
       try {
         await ask();

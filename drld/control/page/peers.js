@@ -1,4 +1,4 @@
-// The other limiters: their health as probes found it, and whether their shares are in force.
+// The other limiters: their health by probes, and whether their shares are in force.
 
 import { duration } from "./format.js";
 
