@@ -201,6 +201,7 @@ def test_a_stop_publishes_no_will_of_a_client_that_is_there(
             daemon.signal(signal.SIGTERM)
             assert client.recv(4) == b""
         assert daemon.wait() == 0
+        assert "handed back" not in daemon.log
         # The broker has seen the end of the client, and publishes in order.
         straight = stack.enter_context(dial(namespace, SERVER))
         straight.sendall(connect("marker") + publish("marker", b"marker"))

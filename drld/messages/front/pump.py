@@ -107,6 +107,10 @@ class Pump:
         """Begin a turn in time for the gate, which has changed."""
         self.reactor.wake(self.gate.due_ns)
 
+    def turn_soon(self) -> None:
+        """Begin a turn at once: a connection has changed outside of a turn."""
+        self.reactor.wake(self.reactor.clock())
+
     async def run(self) -> None:
         """Take turns until cancelled or closed."""
         clock = self.reactor.clock

@@ -163,3 +163,18 @@ def test_a_timer_is_readable_from_its_time_on() -> None:
     timer.set(None)
     assert not select.select([timer.fileno()], [], [], 0)[0]
     timer.close()
+
+
+def test_a_connection_that_changes_outside_of_a_turn_settles_soon() -> None:
+    """Without anything to read, and although no message waits."""
+    pump, _ = made()
+    flow = Flow(pump, [])
+    while pump.turn():
+        pass
+    settled = flow.settled
+    pump.touch(flow)
+    pump.turn_soon()
+    assert select.select([pump.reactor.fileno()], [], [], 60)[0]
+    pump.turn()
+    assert flow.settled == settled + 1
+    pump.close()
