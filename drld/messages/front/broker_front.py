@@ -88,14 +88,14 @@ class BrokerFront:
         for listener in listeners:
             while listener in self._listeners and self._accept_one(listener):
                 pass
-        self._pump.turn_soon()
+        self._pump.wake()
 
     def leave(self) -> None:
         """Accept no more clients, and end each connection when nothing of it waits."""
         self.keep(())
         for connection in [*self.connections]:
             connection.leave()
-        self._pump.turn_soon()
+        self._pump.wake()
 
     def fail(self) -> int:
         """End all connections now; return the number of frames that waited."""

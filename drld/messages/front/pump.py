@@ -104,12 +104,8 @@ class Pump:
         self._unfinished.append(flow)
 
     def wake(self) -> None:
-        """Begin a turn in time for the gate, which has changed."""
-        self.reactor.wake(self.gate.due_ns)
-
-    def turn_soon(self) -> None:
-        """Begin a turn at once: a connection has changed outside of a turn."""
-        self.reactor.wake(self.reactor.clock())
+        """Begin a turn in time: the gate has changed, or a connection outside of a turn."""
+        self.reactor.wake(self.reactor.clock() if self._touched else self.gate.due_ns)
 
     async def run(self) -> None:
         """Take turns until cancelled or closed."""
