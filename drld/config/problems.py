@@ -106,7 +106,8 @@ class Problems:
         """
         for mistake in error.errors(include_url=False):
             location = mistake["loc"]
-            if only is not None and location[0] not in only:
+            # A key that is no text has no location: the mistake is in the table as a whole.
+            if only is not None and location and location[0] not in only:
                 continue
             if location[-1:] == ("[key]",):  # It is the key, of a table that people name them in.
                 location = location[:-1]

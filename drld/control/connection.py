@@ -66,7 +66,7 @@ class Connection:
         """Whether it waits for the first byte of a request."""
         self._draining = False
         self._head: list[h11.Event] = []
-        """The head of the answer, until there is a part of its body."""
+        """The head of an answer of known length, until its body goes out with it."""
 
     async def serve(self) -> None:
         """Answer until the client goes, or keeps us waiting for too long."""
@@ -191,8 +191,13 @@ class Connection:
             headers = [*message.get("headers", ()), date]
             if self._draining:
                 headers.append((b"connection", b"close"))
-            # It goes out with the first part of the body: two system calls wake the client twice.
-            self._head = [h11.Response(status_code=message["status"], headers=headers)]
+            head = h11.Response(status_code=message["status"], headers=headers)
+            if not any(name.lower() == b"content-length" for name, _ in headers):
+                # A stream may have nothing to say for a while, and its client waits for the head.
+                await self._send(head)
+                return
+            # Two system calls would wake the client twice.
+            self._head = [head]
             return
         events, self._head = self._head, []
         if message.get("body") and self._method != b"HEAD":
