@@ -105,6 +105,9 @@ def counted(*units: Unit) -> Callable[[object], Unit]:
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError("a name: 1 to 64 letters, digits, dots, dashes or underscores")
+    if value in {".", ".."}:
+        # No client can ask for `/v1/limits/..`: it shortens the path first.
+        raise ValueError('a name other than "." and "..", which paths and URLs use for directories')
     return value
 
 

@@ -38,8 +38,11 @@ _MAX_FLOWS = 4096
 CALLER = 0
 """The flow of the caller that a snapshot is about."""
 
-Shaped: TypeAlias = tuple[LimitSpec, Policer, tuple[int, ...]]
-"""A limit, its policer, and the places of its key's values in a shape; no places: no keys."""
+Shaped: TypeAlias = tuple[LimitSpec, Policer, tuple[int, ...], int]
+"""A limit, its policer, the places of its key's values in a shape, and the tokens of a request.
+
+Without places, the limit has no keys.
+"""
 
 
 class RequestDatapath(PolicerSet):
@@ -196,10 +199,11 @@ class RequestDatapath(PolicerSet):
         """
 
         def find(descriptor: Descriptor) -> list[Shaped]:
-            return [
-                (limit, policer, tuple(names.index(name) for name in match_of(limit).per))
-                for limit, policer in self._matcher.find(namespace, descriptor)
-            ]
+            found: list[Shaped] = []
+            for limit, policer in self._matcher.find(namespace, descriptor):
+                places = tuple(names.index(name) for name in match_of(limit).per)
+                found.append((limit, policer, places, limit.policy.unit.item))
+            return found
 
         return Shape(names, self._matcher.named(namespace), find)
 
@@ -216,11 +220,11 @@ class RequestDatapath(PolicerSet):
             now_ns: the time, ns.
         """
         under: list[Under] = []
-        for limit, policer, places in shape.find(values):
-            held: Held = limit, policer
+        for limit, policer, places, item in shape.find(values):
             if places:
                 key = SEPARATOR.join([values[place] for place in places])
-                held = self._of_key(limit, key, policer)
-            its, of_it = held
-            under.append((its, cost * its.policy.unit.item, of_it))
+                its, of_key = self._of_key(limit, key, policer)
+                under.append((its, cost * item, of_key))
+            else:
+                under.append((limit, cost * item, policer))
         return self._decider.settle(under, cost, self._flow(caller), now_ns)

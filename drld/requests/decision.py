@@ -81,8 +81,7 @@ class Decider:
                     self.counts["requests_oversized"] += 1
                     return _never(limit, amount)
                 under = [other for other in under if other is not it]
-        check = self._police if cost else self._try
-        refused_by = check(under, flow, now_ns)
+        refused_by = self._police(under, flow, now_ns) if cost else self._try(under, flow, now_ns)
         standings = []
         if refused_by is None:
             for limit, amount, policer in under:

@@ -22,7 +22,7 @@ from drld.spec import LimitSpec
 class KeyPolicer:
     """Checks and charges one request under one key; amounts are tokens of the unit."""
 
-    __slots__ = ("_counts", "_keyed", "_now_ns", "_row", "_speak", "key", "limit", "shadow")
+    __slots__ = ("_at_ns", "_counts", "_keyed", "_row", "_speak", "key", "limit", "shadow")
 
     def __init__(
         self, keyed: KeyedLimit, key: int, counts: Policer, speak: Callable[[int, Outgoing], None]
@@ -43,7 +43,8 @@ class KeyPolicer:
         self._keyed = keyed
         self._counts = counts
         self._speak = speak
-        self._now_ns = 0
+        self._at_ns = 0
+        """The time of the check on the buckets' clock, ns."""
         self._row: Bucket | None = None
         """The key's bucket; None until a check or a charge needs it."""
 
@@ -76,15 +77,14 @@ class KeyPolicer:
 
     def refuses(self, amount: int, now_ns: int, rng: Random) -> bool:
         """See `Policer.refuses`; the bucket stays as it is."""
-        self._now_ns = now_ns
         # The counts have no bucket and refuse nothing, but a replay watches their calls.
         if self._counts.refuses(amount, now_ns, rng):
             return True
         keyed = self._keyed
         if keyed.paused:
             return False
-        cost = -(-amount // keyed.scale)
-        if self._bucket().decide(keyed.at(now_ns), cost).admitted:
+        self._at_ns = at_ns = keyed.at(now_ns)
+        if self._bucket().decide(at_ns, -(-amount // keyed.scale)).admitted:
             return False
         return self._counts.drop(amount)
 
@@ -106,19 +106,19 @@ class KeyPolicer:
 
     def forward(self, amount: int) -> int:
         """See `Policer.forward`, after `refuses`."""
-        self._take(amount, self._now_ns)
+        self._take(amount, self._at_ns)
         return self._counts.forward(amount)
 
     def charge(self, _: FlowId, amount: int, now_ns: int) -> None:
         """See `Policer.charge`."""
-        self._take(amount, now_ns)
+        self._take(amount, self._keyed.at(now_ns))
         self._counts.charge(self.key, amount, now_ns)
 
-    def _take(self, amount: int, now_ns: int) -> None:
+    def _take(self, amount: int, at_ns: int) -> None:
         keyed = self._keyed
         if keyed.paused:
             return
-        key, replica, at_ns = self.key, keyed.replica, keyed.at(now_ns)
+        key, replica = self.key, keyed.replica
         self._row = row = replica.buckets.row(key, at_ns, self._row)
         found = replica.charge_row(key, row, at_ns, -(-amount // keyed.scale))
         if found or replica.pressing:

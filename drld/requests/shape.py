@@ -53,8 +53,10 @@ class Shape(Generic[T]):
 
     def find(self, values: Sequence[bytes]) -> Sequence[T]:
         """Return the limits of a request with these values, which are UTF-8."""
-        chosen = self._chosen
-        choice = tuple([values[at] if values[at] in its else None for at, its in chosen])
+        choice: tuple[bytes | None, ...] = ()
+        for place, named in self._chosen:
+            value = values[place]
+            choice += (value if value in named else None,)
         found = self._found.get(choice)
         if found is None:
             texts = [value.decode() for value in values]

@@ -111,8 +111,9 @@ class BatchFront:
         named = tuple(parts[::2])
         shape = self._shapes.get(named)
         if shape is not None and not flags and 0 < cost <= MAX_AMOUNT:
-            own, *values = parts[1::2]
-            if not own and shape.fits(values):
+            values = parts[3::2]
+            # The second part is the caller. A text with a mistake may have one part.
+            if len(parts) > 1 and not parts[1] and shape.fits(values):
                 answer = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
                 return _written(number, answer)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.config.good import GOOD, LIMIT, changed, with_limit_key, with_match
 
 NAME = "a name: 1 to 64 letters, digits, dots, dashes or underscores"
+NO_DIRECTORY = 'a name other than "." and "..", which paths and URLs use for directories'
 ADDRESS = 'an address and a port such as "10.0.0.1:7946" or "[fd00::1]:7946"'
 OR_PATTERN = ', or a pattern with "*" at its end such as "veth*"'
 NO_WILDCARD = "one address, not the wildcard: a daemon binds the address it announces"
@@ -42,7 +43,7 @@ KINDS = (
 MARK = 'a 32-bit mark such as 16, "0x10" or "0x10/0xff" (value/mask)'
 
 VALUES: dict[str, dict[str, list[str]]] = {
-    "limiter.name": {NAME: ["'lim 1'", "1"]},
+    "limiter.name": {NAME: ["'lim 1'", "1"], NO_DIRECTORY: ["'..'"]},
     "limiter.listen": {
         ADDRESS: ["'10.0.0.1'", "7946", "'fd00::1:7946'", "'[10.0.0.1]:7946'"],
         f"{ADDRESS}, and no host name": ["'lim1.example.net:7946'"],
@@ -87,7 +88,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
         "at most 65535": ["65536"],
         "an integer": ["1.0", "nan", "'1'", "true"],
     },
-    "limit[0].name": {NAME: ["'a/b'", "''", "'\u00fc'", "1"]},
+    "limit[0].name": {NAME: ["'a/b'", "''", "'\u00fc'", "1"], NO_DIRECTORY: ["'.'", "'..'"]},
     "limit[0].rate": {
         RATE: ["'10mbot'", "''", "'-10mbit'", "'1e7bit'", "'1,5mbit'", "'10 / s'", "'\uff11mbit'"],
         f"{RATE}, with its unit": ["'10'"],

@@ -77,7 +77,7 @@ TEXTS = [
     for names in NAMES
     for values in VALUES
     for rest in RESTS
-]
+] + [b"api", b"web", b""]
 PLAIN = [(cost, 0, 0, 0) for cost in (1, 2, 3, 0, 6, 200, 2**31, 2**32 - 1)]
 AMOUNTS = [*PLAIN, (2, 1, 0, AT_LEAST), (2, 3, 7, AT_LEAST | SIZE), (1, 0, 7, SIZE)]
 AMOUNTS += [(1, 0, 0, CHARGE), (0, 0, 0, CHARGE), (0, 0, 9, CHARGE | SIZE), (1, 0, 0, 8)]
@@ -128,3 +128,11 @@ def test_a_shape_remembers_a_bounded_number_of_choices() -> None:
     shape = Shape(["plan"], {"plan": values}, lambda descriptor: [descriptor["plan"]])
     assert [shape.find([value.encode()]) for value in values] == [[value] for value in values]
     assert 0 < len(shape._found) <= 64
+
+
+def test_a_text_of_one_part_is_a_mistake_also_after_a_question_with_its_namespace() -> None:
+    front = BatchFront(limited((limit(), bucket(3))), lambda: 0, Turns())
+    asked = text("api", "", [])
+    assert front.answer((0, 1, 0, 0, 0, len(asked)), asked, CALLER, 0)[1] == b"limit-1"
+    _, mistake = front.answer((0, 1, 0, 0, 0, 3), b"api", CALLER, 0)
+    assert mistake == b"a question must have a namespace, a caller, and pairs"
