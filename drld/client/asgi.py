@@ -43,11 +43,11 @@ class RateLimitMiddleware:
         """Ask about each request of HTTP.
 
         Args:
-            app: answers what may pass.
-            client: of the event loop that the server uses.
-            namespace: of the limits.
-            descriptor: what a request is about; None: it is not limited.
-            caller: who calls.
+            app: answers the requests that may pass.
+            client: a client of the server's event loop.
+            namespace: the namespace of the limits.
+            descriptor: returns the descriptor of a request; None: it is not limited.
+            caller: returns the caller of a request.
         """
         self._app = app
         self._client = client

@@ -51,14 +51,14 @@ class BaseClient:
 
         Args:
             address: one of `requests.listen`: `/run/drld/requests.sock`, `127.0.0.1:8099`.
-            timeout_s: for an answer, and for the connection if there is none.
-            on_failure: `open` or `closed`, while the limiter has never answered; later, what the
-                limits say.
-            tls: for TLS with a limiter that has `requests.certificate`; with a certificate of its
-                own, if the limiter has `requests.client_ca`. None: plain.
+            timeout_s: the most time for an answer, and for a new connection, s.
+            on_failure: `open` or `closed`: decides while the limiter has never answered. Later,
+                each limit's `on_failure` decides.
+            tls: the context for a limiter with `requests.certificate`. It has a certificate of its
+                own if the limiter has `requests.client_ca`. None: plain.
 
         Raises:
-            ValueError: an argument is not as it must be.
+            ValueError: an argument has a mistake, which the message names.
         """
         self._address = read_address(address)
         if tls is not None and isinstance(self._address, str):
@@ -92,7 +92,7 @@ class BaseClient:
         return Lease(self._availability.counts)
 
     def requests_left(self, answer: Answer) -> float | None:
-        """Return what the limit of an answer has left, in requests; None: it is not known."""
+        """Return the remainder of an answer's limit, in requests; None: it is not known."""
         table = self._availability.table
         return table.requests_left(answer.limit, answer.remaining) if table else answer.remaining
 

@@ -3,11 +3,10 @@
     @limited("emails", "100/minute", client=client, key=lambda user: {"user": user})
     def send_email(user): ...
 
-The namespace and the key say which limits of the fleet decide; the fleet's rates are in force. The
-rate in the decorator is what this process keeps by itself, for each key, where the fleet has no
-such limit, where no limiter has ever answered, or without a client. So a call is never unlimited,
-and the rate that the source shows is compared with the fleet's: the log says once where they
-differ. A call above a limit raises `RateLimitedError`.
+The namespace and the key choose the limits of the fleet that decide, at the fleet's rates. This
+process itself enforces the decorator's rate for each key if the fleet has no such limit, if no
+limiter has ever answered, or without a client. So a call is never unlimited. If the decorator's
+rate differs from the fleet's, the log says so once. A call above a limit raises `RateLimitedError`.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ def limited(
     """Limit the calls of a function, or of a coroutine function.
 
     Args:
-        namespace: of the limits.
-        rate: such as `100/minute`; also the burst, where this process keeps it.
-        client: of a limiter: one for threads for a function, one of the event loop for a
+        namespace: the namespace of the limits.
+        rate: a rate such as `100/minute`; its number is also the burst in this process.
+        client: asks the limiter: a client for threads for a function, one of the event loop for a
             coroutine function; None: this process alone limits.
-        key: what a call is about, from its arguments.
-        cost: of a call.
+        key: returns the descriptor of a call from its arguments.
+        cost: the cost of a call.
 
     Raises:
-        ValueError: the rate is none.
-        TypeError: the client is one for another kind of function.
+        ValueError: `rate` is no rate.
+        TypeError: the client is for another kind of function.
     """
     own = _OwnLimit(namespace, rate)
 

@@ -1,4 +1,4 @@
-"""What a request costs under a limit, and what the limit can ever admit. Amounts are tokens."""
+"""The cost of a request under a limit, and the most that a limit can admit. Amounts are tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ that is more: a day is the longest period of a rate."""
 
 
 def amount_under(limit: LimitSpec, request: Request) -> int:
-    """Return what a request costs under a limit; cost 0 asks whether one request would pass."""
+    """Return the cost of a request under a limit; cost 0 asks whether one request would pass."""
     unit, cost = limit.policy.unit, request.cost if request.charge else max(request.cost, 1)
     if request.size is not None and unit != REQUESTS:
         return request.size

@@ -7,7 +7,7 @@ of may be admitted twice.
 Contact. A limiter sends every peer a message at least each `PING_NS`, if need be an empty delta. A
 peer is in contact for `CONTACT_NS` after each of its messages. Only peers in contact are told news.
 A limiter keeps no news for a silent peer. Once the peer is heard again, it is told everything, in
-parts (`Replica`). A restarted limiter so learns what it had admitted itself.
+parts (`Replica`). A restarted limiter so learns of its own earlier admissions.
 
 A limit whose keys change in a reload starts empty while the daemon runs. It asks its peers for
 everything, by an empty delta. There is no acknowledgement of that, so it asks `ASKS` times.

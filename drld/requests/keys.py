@@ -3,8 +3,8 @@
 The hash has 64 bits, under a secret of the fleet. Strangers choose the values, and cannot choose
 two that share a bucket. The secret follows from the key of the ring that is in use. A fleet without
 keys uses a constant instead, so anybody can compute the hashes; but a host that reaches its ports
-can also forge everything else. With another key in use the secret changes, and all buckets begin
-anew.
+can also forge everything else. With another key in use the secret changes, and all buckets start
+empty.
 """
 
 from __future__ import annotations

@@ -162,7 +162,9 @@ def read_answers(count: int, body: bytes) -> Iterator[tuple[int, Answer]]:
     for record, text in _records(ANSWER, count, body):
         number, granted, retry_ms, reset_ms, remaining, flags, _ = record
         if flags & ~_OF_ANSWER or not remaining >= 0:
-            raise WireError("value", "an answer has what no limiter says")
+            raise WireError(
+                "value", "an answer has unknown flags, or a remainder that is no amount"
+            )
         named = _named(text)
         error = flags & ERROR
         yield (

@@ -42,8 +42,7 @@ class Fallback:
         return self._table
 
     def learn(self, table: LimitTable) -> None:
-        """Use these limits. The limiter answers, so its buckets count, and those of this process
-        begin anew."""
+        """Use these limits, and forget this process's buckets: the limiter's buckets count now."""
         self._table = table
         self._buckets.clear()
 
@@ -52,7 +51,7 @@ class Fallback:
         cost = question.cost if question.at_least is None else question.at_least
         admitted = Answer(True, cost, degraded=True)
         if question.charge:
-            # It is done already, and there is nobody to charge.
+            # The request is done already, and no bucket can be charged.
             return admitted
         if self._table is None:
             return admitted if self._unknown == "open" else self._refusal(None, CLOSED_RETRY_S)

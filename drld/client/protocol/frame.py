@@ -1,7 +1,7 @@
 """Frames of the batch protocol: `length 4 | kind 1 | reserved 1 | count 2`, and a body.
 
-The length is that of the body, in bytes; the count is of what the body lists. All numbers are in
-network order. A client may send any number of frames before it reads an answer.
+The length is that of the body, in bytes; the count is the number of items in the body. All numbers
+are in network order. A client may send any number of frames before it reads an answer.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Tokens that a process takes ahead for one hot key, and decides with itself.
+"""A lease: tokens that a process takes ahead for one hot key, and spends by its own decisions.
 
-The limiter charges a lease when it grants it. What is not used within `LEASE_NS` is lost. So a
-process never admits what the limiter has not charged, and it admits it at most `LEASE_NS` later: in
-any time T, all processes admit at most what the limit allows in T + `LEASE_NS`.
+The limiter charges a lease when it grants it. Tokens that are not used within `LEASE_NS` are lost.
+So a process admits only charged requests, at most `LEASE_NS` after the charge. In any time T, all
+processes together admit at most the amount that the limit allows in T + `LEASE_NS`.
 
-The size follows the demand. It begins at one request, doubles when a lease is used up within its
-time, and becomes what was used when one lapses. So at most half of a lease is lost after one that
-was used. A lease is at most a quarter of what the limit has left, so that a process that stops
-asking has not emptied the bucket. A refusal holds until the time to retry, and for `LEASE_NS` at
-most.
+The size follows the demand. It begins at one request, and doubles when a lease is used up within
+its time. When a lease lapses, the next has the size of the used part. So after a used lease, at
+most half of the next is lost. A lease is at most a quarter of the limit's remainder, so a process
+that stops asking has not emptied the bucket. A refusal holds until the time to retry, and for
+`LEASE_NS` at most.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class Lease:
         """Take the limiter's answer; return whether the request may pass that it was asked for.
 
         Args:
-            answer: to the question for what `wanted` said.
-            cost: of the request.
-            asked_ns: when it was asked.
-            now_ns: the present.
-            left: what the limit has left, requests; None: it is not known.
+            answer: the answer to the question for the amount of `wanted`.
+            cost: the cost of the request.
+            asked_ns: the time of the question, ns.
+            now_ns: the time, ns.
+            left: the remainder of the limit, requests; None: it is not known.
         """
         self._left = left
         if answer.admitted:

@@ -39,7 +39,7 @@ class LimitInfo:
     share_burst: int | None
     """The depth of the static share, tokens; None: it has no bucket."""
     per: tuple[str, ...] = field(default=())
-    """The names of the pairs whose values have a bucket each."""
+    """The names of pairs whose values together are a key with its own bucket."""
     burst: int | None = None
     """The burst of the limit, tokens: a request that costs more never passes; None: it is not
     known."""
@@ -61,7 +61,7 @@ class LimitTable:
     processes: int
 
     def requests_left(self, name: str | None, remaining: float | None) -> float | None:
-        """Return what a limit has left, in requests without a size; None: it is not known."""
+        """Return a limit's remainder, in requests without a size; None: it is not known."""
         limit = next((it for it in self.limits if it.name == name), None)
         if remaining is None or limit is None or limit.unit != "bytes":
             return remaining

@@ -1,4 +1,4 @@
-"""What every replicated bucket can do. A bucket is the state of one key at one limiter.
+"""The interface of replicated buckets. A bucket is the state of one key at one limiter.
 
 A bucket has no clock and sends nothing. Its *news* are the entries that a request or a delta
 changed: each entry with its value, where a larger value is a later one. So the news for a peer can
@@ -79,7 +79,7 @@ class Bucket(ABC):
         """
 
     def own_since(self, entry: Any) -> News:
-        """Return this limiter's own entries from `entry` on: what changed since it was the newest.
+        """Return this limiter's own entries from `entry` on: all changes since it was the newest.
 
         Only a bucket that works with `slack` has this order of entries.
         """

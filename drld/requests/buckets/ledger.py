@@ -1,37 +1,39 @@
-"""The ledger: the queue as a proper CRDT. Nothing derived is sent, and nothing is lost early.
+"""The ledger: the queue as a proper CRDT. No derived value is sent, and no cell leaves early.
 
-State of a key: *cells*, (origin, slot) to (count, start). A cell is what one limiter admitted
-within one *slot*, a gossip interval from its first admission on. Its slot is the round of its
-origin in which it began. With `before` the tokens of the cell that were admitted before a request,
+The state of a key is a set of *cells*: each maps (origin, slot) to (count, start). A cell has the
+tokens that one limiter admitted within one *slot*, a gossip interval from the cell's first
+admission on. The slot's number is the round of its origin in which the cell began. With `before`
+the tokens of the cell that were admitted before a request,
 
     count = all tokens of the cell        start = max over its requests of (birth - before / rate)
 
-so a cell alone fills a bucket until `start + count / rate`. It is one step of Lindley's recursion,
-and so is any row of such steps. The level follows from all cells in the order of their starts:
+so a cell alone fills a bucket until `start + count / rate`. A cell is one step of Lindley's
+recursion, and so is any row of such steps. The level follows from all cells, by their starts:
 
     tat = max(tat, start) + count / rate
 
-Merge. Per cell the larger count wins, with its start; of equal counts the older start. This is the
-maximum of a total order, so a merge is idempotent, commutative and associative, and a cell only
-grows, at its origin alone. Deaths follow from births, so they are never sent.
+Merge. For each cell, the larger count wins, with its start; of equal counts, the older start. A
+merge is the maximum of a total order, so it is idempotent, commutative and associative. A cell
+grows at its origin alone. Deaths follow from births, so no delta carries them.
 
-Exactness. Let I be the slot. The fold orders requests by their birth but for 2 I. It never gives
-less than the true TAT, and at most 2 I more, that is `2 I rate` tokens; with one origin, or
-slots that do not overlap, it is GCRA (proof: docs/replicated-buckets.md).
+Exactness. Let I be the slot. The fold takes requests out of the order of their births by at most
+2 I. It never gives less than the true TAT, and at most 2 I more: `2 I rate` tokens. With one
+origin, or slots that do not overlap, it is GCRA (proof: docs/replicated-buckets.md).
 
-Time. Cells travel with the age of their start, rounded down, and the receiver dates it on its own
-clock. No two clocks are compared. A start is late by the delay of the path at most: buckets look
-fuller, never emptier.
+Time. A cell travels with the age of its start, rounded down, and the receiver dates the start on
+its own clock. The limiters' clocks are never compared. A start is late by the delay of the path at
+most, so buckets look fuller and never emptier.
 
-Garbage. A cell may not matter once it is older than a full bucket takes to fill and `margin_ns`,
-which bounds how late news come and how wrong they are dated. Later news of it are refused and
-counted (`late`). A margin later the cell is folded into a floor, so the level does not change.
-A limiter that knows nothing is told the floor as well, as a cell of no origin that starts where the
-others begin: without it, a key that always uses its whole rate would look nearly unused.
+Garbage. A cell may not matter once it is older than the time in which a full bucket fills and
+`margin_ns`. The margin bounds the delay of news and the error of their dates. A limiter refuses
+later news of such a cell, and counts them (`late`). A margin later it folds the cell into a floor,
+so the level does not change. A peer without knowledge is also told the floor, as a cell of no
+origin that starts where the others begin. Without the floor, a key that always uses its whole rate
+would look nearly unused.
 
-Representation. The own open cell is apart from the others (`cells`): an admission folds it alone,
-and news of a peer are folded from their place on. A row at rest is one `bytes` (`freeze`): 57 bytes
-with one cell. Ticks are those of the policy in lowest terms.
+Representation. The limiter's own open cell is apart from the others (`cells`): an admission folds
+it alone, and a merge folds from the place of the first news on. A row at rest is one `bytes`
+(`freeze`): 57 bytes with one cell. Ticks are those of the policy in lowest terms.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
 """The token-bucket queue: the thesis' proposal (4.1.2 and 4.2.1, listings 4.1 to 4.4).
 
-An element is an admitted request: its birth, and its death, when its token is back. A request
-conforms if fewer than `capacity` elements live.
+An element is an admitted request. It has a birth, and a death: the time when its token is back. A
+request conforms if fewer than `capacity` elements live.
 
-    death    the birth or the death of the element before, whichever is later, and 1 / rate
-    refill   remove elements from the head whose death has come
-    merge    elements by birth; of one birth the larger death; then walk along and let no death be
-             less than that of the element before and 1 / rate. All that moved is news again.
+    death    the birth, or the death of the element before if that is later, plus 1 / rate
+    refill   remove the dead elements from the head
+    merge    join elements by birth, and keep the larger death of each; then go along the queue and
+             raise each death to that of the element before plus 1 / rate. All raised are news again
 
-One limiter alone is exactly GCRA: the last death is the TAT. Among many, an element is forgotten at
-its death, also by limiters that others have not told yet. So with `rate * interval >= 1` the queue
-has no long-run limit (data set E), and a lower rate makes it late (data set D). It is no
-state-based CRDT: once heads were dropped, deaths depend on the order of merges.
+One limiter alone is exactly GCRA: the last death is the TAT. Among many limiters, each forgets an
+element at its death, even if it has not heard of another limiter's elements yet. So with
+`rate * interval >= 1` the queue has no long-run limit (data set E), and at a lower rate it is late
+(data set D). The queue is no state-based CRDT: once heads are removed, deaths depend on the order
+of merges.
 
-Readings, where the text is open or slips:
-- Listing 4.1 removes while `death > now`, which would keep the dead: here while `death <= now`.
-- Refill happens at each request and after each merge, else a full queue never frees.
-- Listing 4.2 keeps two elements of one birth in a delta state. Re-dated, they arrive as two
-  requests. Here they are one in delta states, too.
-- Requests of one limiter in the same millisecond are told apart by their number in it. Those of two
-  limiters are one element after a merge, which loses tokens: the thesis accepts it.
+Where the text is open or has a slip, this module reads it as follows:
+- Listing 4.1 removes while `death > now`, which would keep the dead. Here: while `death <= now`.
+- A refill happens at each request and after each merge. Otherwise a full queue never frees.
+- Listing 4.2 keeps two elements of one birth in a delta state. With new dates, they arrive as two
+  requests. Here they are one element in delta states, too.
+- A number tells apart requests of one limiter in the same millisecond. Those of two limiters are
+  one element after a merge, which loses tokens. The thesis accepts this loss.
 - The first element of a merge keeps its death (listing 4.3 compares with the element before).
 - Clocks are synchronised: births are identities, so they travel as times.
 """
@@ -60,7 +61,7 @@ class Queue(Bucket):
         """Whether elements were removed since the last call of `died`."""
 
     def _dead(self, now: int) -> int:
-        """Return the number of elements at the head whose death has come."""
+        """Return the number of dead elements at the head."""
         dead = 0
         for birth in self._births:
             if self._deaths[birth] > now:

@@ -1,9 +1,9 @@
-"""All buckets of one limiter, and what goes to its peers. Pure: time and randomness are arguments.
+"""All buckets of one limiter, and its messages to peers. Pure: time and randomness are arguments.
 
-Without slack, everything that a message changed becomes news for all other peers (listing 3.3). Its
-sender gets what it lacks, but nothing back that it sent (4.2.1). With slack (`urgency`), a limiter
-tells all peers its own cells, and passes nothing on; rounds only repeat what got lost, and give
-those that return what they missed.
+Without slack, every change by a message becomes news for all other peers (listing 3.3). The sender
+gets the entries that it lacks, and none that it sent (4.2.1). With slack (`urgency`), a limiter
+tells all peers its own cells, and passes no cell of a peer on. Rounds then only repeat lost news,
+and tell returning peers everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outgoing: TypeAlias = "list[tuple[str, Message]]"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one peer is told at once."""
+    """One message to a peer."""
 
     number: int
     """The number among the sender's messages to this peer, from 1 on; 0: an acknowledgement
@@ -65,17 +65,17 @@ class Replica:
             make: makes the bucket of a key that has none.
             peers: names of the other limiters.
             spread: chooses the peer of a round.
-            frequency: what tells a peer at once, if anything.
-            slack: what tells all peers at once, if anything.
-            repeat_ns: after this time, unacknowledged news are told again; None: never.
-            deferred: what cannot wait for its round waits for `urgent`, so that all keys of a
-                moment share a message to each peer.
-            max_keys: keys that have a bucket of their own (`table`); None: all.
-            max_pending: keys of which a peer has news pending. A peer that is silent for longer
-                gets everything when it is heard again; None: there is no bound.
-            copied_keys: keys in a round of which a peer that knows nothing is told; None: all.
-            most: entries of a message; None: all that there are. A message that takes many
-                datagrams is acknowledged by luck alone where some get lost.
+            frequency: the rule by which one peer is told at once; None: none.
+            slack: the rule by which all peers are told at once; None: none.
+            repeat_ns: the time after which unacknowledged news are sent again; None: never.
+            deferred: whether urgent news wait for a call of `urgent`, so that all keys of a moment
+                share one message to each peer.
+            max_keys: the most keys with a bucket of their own (`table`); None: no bound.
+            max_pending: the most keys with pending news for a peer. A peer that is silent for
+                longer gets everything when it is heard again; None: no bound.
+            copied_keys: the keys that a round tells a peer without knowledge; None: all.
+            most: the most entries of a message; None: no bound. If datagrams get lost, a message
+                of many datagrams is rarely acknowledged.
         """
         self.buckets = Table(make, max_keys)
         self.pending = {peer: Pending(repeat_ns, max_pending) for peer in peers}
@@ -84,14 +84,14 @@ class Replica:
         self._copied_keys = copied_keys
         self._most = most
         self._copies: dict[str, Iterator[Hashable]] = {}
-        """The keys that peers are still to be told, where they are told everything."""
+        """The keys that remain for peers that are told everything."""
         self._spread = spread
         self._frequency = frequency
         self._slack = slack
         self._repeat_ns = repeat_ns
         self._deferred = deferred
         self._urgent: set[Hashable] = set()
-        """The keys of which all peers must be told soon."""
+        """The keys with urgent news for all peers."""
         self._untold: dict[Hashable, int] = {}
         """With slack: the tokens that this limiter admitted and told no peer, by key."""
         self._first: dict[Hashable, tuple[int, Any]] = {}
@@ -120,10 +120,10 @@ class Replica:
         return self.charge_row(key, self.buckets.row(key, now_ns), now_ns, cost)
 
     def charge_row(self, key: Hashable, row: Bucket, now_ns: int, cost: int) -> Outgoing:
-        """Do as `charge`, where `row` is what `Table.row` returns for the key now.
+        """Do as `charge`, with `row` the bucket that `Table.row` returns for the key now.
 
-        A request of several limits is decided under each, and then charged to all. A cost that is
-        known afterwards is charged alone, and may leave a debt.
+        A request under several limits is decided under each, and then charged to all. A cost that
+        is known only afterwards is charged without a decision, and may leave a debt.
         """
         news = row.charge(now_ns, cost)
         if not news or not self.pending:
@@ -151,7 +151,7 @@ class Replica:
         return self._messages(due, now_ns)
 
     def _speak(self, key: Hashable, bucket: Bucket, untold: int, now_ns: int) -> Outgoing:
-        """Return messages to all peers, if the tokens that they do not know of matter."""
+        """Return messages to all peers, if the untold tokens matter."""
         assert self._slack is not None
         if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
             return []
@@ -168,8 +168,7 @@ class Replica:
     def urgent(self, now_ns: int) -> Outgoing:
         """Return the urgent messages, where they are deferred.
 
-        The tokens that a limiter holds back are bounded by slack and by what it admits between two
-        calls.
+        A limiter holds back at most the slack and the tokens that it admits between two calls.
         """
         keys, self._urgent = self._urgent, set()
         return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
@@ -191,12 +190,12 @@ class Replica:
         return messages
 
     def _settle(self, key: Hashable) -> None:
-        """Note that peers need not be told of a key any more."""
+        """Note that peers need no more news of a key."""
         if self._untold.pop(key, None) is not None:
             del self._first[key]
 
     def _split(self, news: Mapping[Hashable, News]) -> Iterator[dict[Hashable, News]]:
-        """Return copies of these news, as the news of as many messages as it takes."""
+        """Return copies of these news, in parts of one message each."""
         part: dict[Hashable, News] = {}
         entries = 0
         for key, its in news.items():
@@ -232,8 +231,7 @@ class Replica:
     def _messages(
         self, news_of: Iterable[tuple[str, Mapping[Hashable, News]]], now_ns: int
     ) -> Outgoing:
-        """Return messages with these news of keys; a peer whose news do not matter any more gets
-        none."""
+        """Return messages with these news of keys; none for a peer if its news no longer matter."""
         messages: Outgoing = []
         for peer, some in news_of:
             for told in [*self._split(some)]:
@@ -245,7 +243,7 @@ class Replica:
         return messages
 
     def _deltas(self, told: Mapping[Hashable, News], now_ns: int) -> dict[Hashable, Any]:
-        """Return these news as they travel, without the keys of which nothing matters any more."""
+        """Return these news as they travel, without the keys whose news no longer matter."""
         found = {}
         for key, entries in told.items():
             bucket = self.buckets.get(key) or self._make(key)
@@ -291,7 +289,7 @@ class Replica:
         return messages
 
     def _forget(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
-        """Remove the entries of a key that need not be told any more from all pending news."""
+        """Remove the entries of a key that no peer needs from all pending news."""
         for one in self.pending.values():
             news = one.news.get(key)
             if news is not None:
@@ -307,7 +305,7 @@ class Replica:
     def sweep(self, now_ns: int, rows: int) -> None:
         """Look at this many buckets: drained ones leave, and others come to rest.
 
-        A daemon calls this often with few rows; a row takes about a microsecond.
+        A daemon calls this method often, with few rows; a row takes about a microsecond.
         """
         for key in self.buckets.sweep(now_ns, rows):
             self._settle(key)
@@ -364,18 +362,18 @@ class Replica:
         self.buckets.reconfigure(policy, now_ns)
 
     def busiest(self, number: int, now_ns: int) -> list[tuple[Hashable, float]]:
-        """The keys with the most tokens in use now, and how many: the fullest first.
+        """Return the keys with the most tokens in use now, and these tokens: the fullest first.
 
-        In use are tokens that the fleet admitted, as far as this limiter knows, and that have not
-        come back at the key's rate. A key below its rate has next to none, however many requests
-        it makes. Keys whose buckets came to rest since they were last asked for are left out.
+        Tokens in use are those that the fleet admitted, as far as this limiter knows, and that have
+        not come back at the key's rate. A key below its rate has next to none, however many
+        requests it makes. Keys whose buckets are at rest are left out.
         """
         levels = ((key, bucket.level(now_ns)) for key, bucket in self.buckets.active())
         return nlargest(number, (it for it in levels if it[1] > 0), key=operator.itemgetter(1))
 
     @property
     def settled(self) -> bool:
-        """Whether no peer needs to be told anything."""
+        """Whether no peer needs any news."""
         return (
             not self._untold
             and not self._copies

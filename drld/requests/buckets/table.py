@@ -1,14 +1,14 @@
 """The rows of one limiter: a bucket for each key, in bounded memory.
 
-A row that nobody asks for comes to rest: its bucket becomes a few bytes (`Bucket.freeze`) until it
-is asked for again. A drained row leaves without loss, since a new bucket decides as it did. `sweep`
-does both, a few rows a call: rows that are awake in the order in which they woke, and all others in
-turn, as the hand of the clock algorithm does. So no call is long.
+A row without requests comes to rest: its bucket becomes a few bytes (`Bucket.freeze`) until the
+next request. A drained row leaves without loss, since a new bucket would decide as it did. `sweep`
+does both for a few rows a call, so no call is long. It takes awake rows in the order in which they
+woke, and all others in turn, as the hand of the clock algorithm does.
 
-Where all rows are taken, and the hand finds no drained one, no row that matters leaves. A new key
-shares one of `SHARED_ROWS` rows by its hash: strangers limit each other, and keys that have rows
-notice nothing (the idea of rakelimit). Shared rows are not replicated. So many keys at once are
-either a flood, or `max_keys` is too small; `shared` and `unkept` count both.
+When all rows are taken and the hand finds no drained one, no other row leaves. A new key then
+shares one of `SHARED_ROWS` rows by its hash. Keys without rows limit each other, and keys with rows
+are not affected (the idea of rakelimit). Shared rows are not replicated. So many keys at once are a
+flood, or `max_keys` is too small; `shared` and `unkept` count both.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.single import Single
 
 SHARED_ROWS = 2**16
-"""Rows for the keys that have none, of each policy: 10 MB if all are in use. By their number, a
-flood from that many keys or more is held to as many limits."""
+"""The shared rows of each policy, for keys without a row: 10 MB if all are in use. A flood from
+this number of keys or more gets the rate of so many keys."""
 _LOOKS = 2
-"""The rows that the hand looks at for a new key: more than one, so that the hand goes round faster
+"""The rows that the hand visits for a new key: more than one, so that the hand goes round faster
 than the table fills."""
 _MOST_AWAKE = 2**15
-"""The number of awake rows from which on each row that wakes lets others rest: about 20 MB, and 60
-MB with cells of 30 limiters each."""
+"""Above this number of awake rows, each row that wakes lets others rest. So many rows take about
+20 MB, or 60 MB with cells of 30 limiters each."""
 _LAST_LOOKS = 64
-"""The rows that the hand looks at when all rows are taken: about 50 us."""
+"""The rows that the hand visits when all rows are taken: about 50 us."""
 _LAST_LOOKS_NS = 1_000_000
-"""The least time between two such looks: so a flood takes 5 % of a processor for them."""
+"""The least time between two such visits, ns: a flood then takes 5 % of a processor for them."""
 
 
 class _Rows:
-    """Rows whose policies were made by the same configuration."""
+    """The rows under the policies of one configuration."""
 
     __slots__ = ("_like", "_likes", "_make", "_of_policy", "rows")
 
@@ -295,7 +295,7 @@ class Table(Mapping[Hashable, Bucket]):
             self._bring(key)
         self._past, self._present = self._present, _Rows(self._make)
         self._changed = policy, now_ns
-        # Nobody knows which keys shared them.
+        # The table has no record of the keys that shared these rows.
         self._strangers.clear()
 
     def _bring(self, key: Hashable) -> None:

@@ -1,12 +1,12 @@
 """One connection in the batch protocol (drld.client.protocol): many checks a frame, pipelined.
 
-- A mistake in a question is the answer to this question. Where the frames themselves cannot be
-  read, the connection ends, after the answers to what came before.
-- All frames that have come are decided in one go and answered by one write. No check has a task.
-  After `SLICE_NS` of work for all connections together, the next piece waits for its turn.
-- A greeting or a frame is complete within `REQUEST_S` of its first byte, answers are taken within
-  `WRITE_S`, and a connection of which nothing comes for `IDLE_S` ends: its place is for others.
-- The memory of a connection is that of one frame, of what comes in one read, and of the answers.
+- A mistake in a question is the answer to this question. If a frame itself cannot be read, the
+  connection ends, after the answers to all earlier frames.
+- The front decides all frames of a read at once, and answers them by one write. No check has a
+  task. After `SLICE_NS` of work for all connections together, the next piece waits for its turn.
+- A client completes a greeting or a frame within `REQUEST_S` of its first byte, and takes answers
+  within `WRITE_S`. A connection without a byte for `IDLE_S` ends, and frees its place.
+- The memory of a connection is that of one frame, of the bytes of one read, and of the answers.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from drld.requests.spec import match_of
 from drld.spec import LimitSpec
 
 IDLE_S = 60.0
-"""The longest time without a question: a client that asks less often can open a connection for each
-question at no cost that matters."""
+"""The longest time without a question. For a client that asks less often, a new connection for each
+question costs little."""
 SLICE_NS = 2_000_000
 _CHECKS_A_LOOK = 32
-"""The checks between two looks at the clock: half a millisecond on a slow host."""
+"""The checks between two readings of the clock: half a millisecond on a slow host."""
 _READ_BYTES = 65_536
 _MAX_SHAPES = 512
-"""The most shapes that are remembered: about 10 MB."""
+"""The most shapes that the front remembers: about 10 MB."""
 
 Written: TypeAlias = "tuple[bytes, bytes]"
 """The record of an answer, and its text."""
@@ -128,7 +128,7 @@ class BatchFront:
     def _remember(self, named: tuple[bytes, ...], request: Request) -> None:
         """Remember the shape of this question."""
         if len(self._shapes) >= _MAX_SHAPES:
-            # Those that are asked often come back at once.
+            # Frequent shapes come back at once.
             self._shapes.clear()
         self._shapes[named] = self.datapath.shape(request.namespace, [*request.descriptor])
 
@@ -210,7 +210,7 @@ class BatchConnection:
 
     async def _converse(self, data: bytes) -> None:
         due = 0.0
-        # One scope for all that is waited for: one for each would cost as much as a decision.
+        # One scope serves all waits: a scope for each wait would cost as much as a decision.
         with self._scope:
             while True:
                 complete, begun = False, self._frames.partial
@@ -246,7 +246,7 @@ class BatchConnection:
                 if kind is Kind.CHECKS:
                     answers.append(await self._decide(count, body))
                 elif kind is Kind.ASK_LIMITS:
-                    # It is much longer than the question: it is taken before another is made.
+                    # The table is much longer than its question: the client takes it first.
                     await self._send(b"".join(answers) + self._front.table())
                     answers.clear()
                     await self._turn()
@@ -259,7 +259,7 @@ class BatchConnection:
         return complete
 
     async def _turn(self) -> None:
-        # However long that takes: it is no delay of the client's.
+        # The client has no deadline meanwhile: this delay is the daemon's.
         self._scope.deadline = math.inf
         await self._front.turns.wait()
         self._front.worked_ns = 0

@@ -85,7 +85,7 @@ class Deltas:
         with closing(transport):
             while True:
                 delay_s = max(self._keyed.due_ns - self._clock(), 0) / NS_PER_S
-                # One that was cancelled while nobody waited in it does not wait at all.
+                # A scope that `_wake` has cancelled before the wait ends the wait at once.
                 self._waiting.deadline = trio.current_time() + delay_s
                 with self._waiting:
                     await trio.lowlevel.wait_readable(transport.fileno())
@@ -95,7 +95,7 @@ class Deltas:
     def _look(self, transport: Transport) -> float:
         """Receive and tell; return the time until the next look, s."""
         refused, taken = transport.rejected.total(), transport.control_received
-        begin_s = thread_time()  # Work, and not what a busy host lets this process wait.
+        begin_s = thread_time()  # Time of work: a busy host delays this process.
         self._keyed.tick(self._clock())
         worked_s = thread_time() - begin_s
         refused, taken = transport.rejected.total() - refused, transport.control_received - taken

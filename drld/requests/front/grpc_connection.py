@@ -87,7 +87,7 @@ class GrpcConnection:
         if data is None:
             exchange.expire(trio.current_time())
             return True
-        # A daemon that is late is not the client's delay: what has come is read.
+        # The daemon may be late, not the client: bytes that have come are read.
         await self._turns.wait()
         exchange.receive(data, trio.current_time())
         return bool(data)

@@ -1,7 +1,7 @@
 """The protocol of a client, by the first bytes of its connection: one address serves all protocols.
 
-HTTP/1.1 begins with no bytes of its own. A client whose first bytes are those of no other protocol
-speaks it.
+HTTP/1.1 has no first bytes of its own. A client speaks it if its first bytes are those of no other
+protocol.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReadAhead(trio.abc.Stream):
 
 
 class Negotiated:
-    """A connection whose protocol follows from its first bytes."""
+    """A connection that chooses its protocol by its first bytes."""
 
     def __init__(
         self,

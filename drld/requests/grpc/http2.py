@@ -2,7 +2,7 @@
 
 The calls of one client have the same headers, and answers have the same too. Once they are in the
 tables of HPACK (RFC 7541), each is a block of some bytes that means the same as long as nothing
-enters a table. `h2` reads and writes every block anew, which is a quarter of its time.
+enters a table. `h2` reads and writes every block in full, which is a quarter of its time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Http2(H2Connection):
             H2Configuration(
                 client_side=False,
                 header_encoding=None,
-                # No header is passed on, and what is sent is ours.
+                # The daemon passes no header on, and sends only its own.
                 validate_inbound_headers=False,
                 normalize_inbound_headers=False,
                 validate_outbound_headers=False,

@@ -161,7 +161,7 @@ def _tried(
 ) -> Explanation:
     amount = amount_under(limit, request)
     if limit.policy.keyed is not None:
-        # The engine has no record of what each key has.
+        # The engine has no record for each key.
         own = Enforcement(fill_rate=limit.policy.rate, depth=trial[0].bucket.depth)
         trial = trial[0], own
     wait_ns = trial[0].wait_ns(CALLER, amount, now_ns)

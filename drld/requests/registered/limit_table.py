@@ -1,4 +1,4 @@
-"""`[[limit]]` whose `match` is about requests, and how its values are read."""
+"""The `[[limit]]` of requests, and the readers of its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PER = (
     '"rate" nor "burst"'
 )
 MAX_KEYS = 10_000_000
-"""Of one limit at one limiter: some gigabytes."""
+"""The most keys of one limit at one limiter: some gigabytes."""
 MAX_OVERRIDES = 10_000
 _OF_KEYED = ("bucket", "max_keys", "overrides")
 _OF_DIVIDED = ("allocator", "shares", "weights")
@@ -65,7 +65,7 @@ def _is_number(text: str) -> bool:
 
 
 def _of_bytes(kind: Any, value: object) -> int:
-    """A value as limits on packets have it."""
+    """Read a value as limits on packets do."""
     validator = next(it for it in kind.__metadata__ if isinstance(it, PlainValidator))
     number: int = validator.func(value)  # type: ignore[call-arg]
     return number
@@ -142,7 +142,7 @@ class RequestMatchTable(Table):
         PlainValidator(_per),
         Kind(f"name, or array of up to {descriptor.MAX_PAIRS} names"),
     ] = ()
-    """Names of pairs whose values make a key with a bucket of its own
+    """Names of pairs; their values together are a key with its own bucket
     (docs/requests-per-user.md). Default: none."""
 
 
@@ -156,15 +156,15 @@ class RequestLimitTable(LimitTable):
     unit: Annotated[
         Unit, PlainValidator(counted(REQUESTS, BYTES)), Kind('`"requests"` or `"bytes"`')
     ] = REQUESTS
-    """What `rate` and `burst` count. With `"bytes"`, both are written as for packets, a request
-    costs its stated size, and the limit may hold packets at other limiters. Default:
+    """Unit of `rate` and `burst`. With `"bytes"`, both are written as for packets, a request costs
+    its stated size, and other limiters may apply the limit to packets. Default:
     `"requests"`."""
     rate: Annotated[
         int,
         PlainValidator(_rate),
         Kind("rate, `9/d` to `10000000/s`, per `s`, `min`, `h` or `d`"),
     ]
-    """What all limiters together may admit."""
+    """Rate that all limiters together may admit."""
     burst: Annotated[
         int | Literal["auto"],
         PlainValidator(_burst),
@@ -176,8 +176,7 @@ class RequestLimitTable(LimitTable):
     """Target: which requests fall under the limit
     ([below](#match-which-requests-fall-under-a-limit))."""
     on_failure: Literal["share", "open", "closed"] | None = None
-    """What a client is asked to do while no limiter answers; answers repeat it. Default:
-    `"share"`."""
+    """Decision of clients while no limiter answers; each answer names it. Default: `"share"`."""
     excess: Literal["refuse"] = "refuse"
     """What happens above the limit."""
     bucket: Literal["ledger", "queue", "counter"] = "ledger"
@@ -185,26 +184,26 @@ class RequestLimitTable(LimitTable):
     max_keys: Annotated[
         int, PlainValidator(_max_keys), Kind(f"number of keys, 1 to {MAX_KEYS}")
     ] = 1_000_000
-    """With `match.per`: buckets here."""
+    """With `match.per`: most keys with their own buckets here."""
     overrides: Annotated[
         list[dict[str, Any]],
         PlainValidator(_overrides),
         Kind(f"array of up to {MAX_OVERRIDES} tables"),
     ] = Field(default_factory=list)
-    """With `match.per`: single keys, such as `{ user = "bigco", rate = "1000/s" }`. Default:
-    none."""
+    """With `match.per`: rate or burst of single keys, such as
+    `{ user = "bigco", rate = "1000/s" }`. Default: none."""
 
     def target(self) -> RequestMatch:
-        """Which requests fall under the limit."""
+        """Return the target: the requests under the limit."""
         return RequestMatch(self.match.namespace, self.match.where, self.match.per)
 
     @property
     def default_allocator(self) -> str | None:
-        """Nothing is divided among limiters where each key has a bucket."""
+        """Return `static` for a limit with keys: limiters do not divide its rate."""
         return "static" if self.match.per else None
 
     def check(self, where: Location, problems: Problems) -> None:
-        """See that the keys for limits with `per`, and for those without, are not mixed."""
+        """Refuse a mix of keys for limits with `per` and keys for limits without it."""
         keyed = bool(self.match.per)
         for key in _OF_DIVIDED if keyed else _OF_KEYED:
             if key in self.model_fields_set:
@@ -215,7 +214,7 @@ class RequestLimitTable(LimitTable):
                     else "must be left out: it is for limits with match.per",
                 )  # fmt: skip
         if keyed and self.bucket == "queue" and self.unit == BYTES:
-            # It keeps an element for each token, so one request of 1 MB would take seconds.
+            # A queue keeps an element for each token: one request of 1 MB would take seconds.
             problems.add([*where, "bucket"], 'must not be "queue" for a limit on bytes')
         seen: dict[tuple[str, ...], int] = {}
         for place, given in enumerate(self.overrides if keyed else ()):
@@ -226,7 +225,7 @@ class RequestLimitTable(LimitTable):
                 problems.add(at, f"must be of a key of its own (overrides[{other}] is of the same)")
 
     def policy(self) -> Mapping[str, Any]:
-        """What becomes of the excess, and the buckets of the keys."""
+        """Return the fate of the excess, and the buckets of the keys."""
         policy: dict[str, Any] = {"excess": Excess(self.excess)}
         if not self.match.per:
             return policy
@@ -240,13 +239,13 @@ class RequestLimitTable(LimitTable):
                 "\0".join(it.key): {"rate": it.rate, "burst": it.burst} for it in keyed.overrides
             },
         }
-        # The sample counts the requests of keys, and not of callers.
+        # The flows of the sample are keys, and not callers.
         return policy | {"keyed": keyed, "shared": shared, "flow": ",".join(self.match.per)}
 
     def _override(
         self, where: Location, given: Mapping[str, Any], problems: Problems
     ) -> Override | None:
-        """One of `overrides`; None where `problems` now says why not."""
+        """Read one of `overrides`; None: it has a mistake, which is now in `problems`."""
         before = len(problems.lines)
         per = self.match.per
         key = tuple(str(given.get(name, "")) for name in per)

@@ -43,13 +43,13 @@ class Replay(Replayed[Request]):
 
         Args:
             stream: the log.
-            words: pairs of all requests that do not say otherwise.
-            limits: all limits, in the order of the configuration; one with `EVERYTHING` is alone.
-            allocator: what they enforce their rates with, instead of their own.
+            words: the default pairs of all requests.
+            limits: all limits, in the order of the configuration; one with `ALL` is alone.
+            allocator: enforces the rates instead of the allocators of the limits.
             rng: decides random drops.
 
         Raises:
-            InputError: it is no log, or there are other words.
+            InputError: the stream is no log, or `words` are no pairs.
         """
         own = [limit for limit in limits if isinstance(limit.match, RequestMatch)]
         super().__init__(log.requests(stream, words), own, allocator)

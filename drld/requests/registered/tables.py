@@ -1,4 +1,4 @@
-"""`[requests]`: the table of a configuration that says where requests are answered."""
+"""`[requests]`: the table of a configuration with the addresses that answer requests."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class RequestsTable(PlaneTable):
     """
 
     listen: ListenOrPaths = ()
-    """Where clients ask whether a request may pass. Any process that reaches one of these may use
-    up the limits. A change takes effect when the daemon restarts. Default: nowhere."""
+    """Addresses for questions of clients. Any process that reaches one of them may use up the
+    limits. A change needs a restart. Default: none."""
     trusted_proxies: Annotated[
         tuple[Network, ...], PlainValidator(_networks), Kind("array of addresses or prefixes")
     ] = ()
-    """Clients whose `X-Forwarded-For` says who calls, where a question does not. Default: none."""
+    """Clients whose `X-Forwarded-For` names the caller, if the question names none. Default:
+    none."""
     peer_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """UDP port of all limiters for limits with `match.per` (docs/requests-per-user.md); needs a
     restart. Default: each limiter's port for gossip plus 1."""
@@ -55,19 +56,19 @@ class RequestsTable(PlaneTable):
     key: FilePath | None = None
     """Private key (PEM), which other users may not read. Default: no TLS."""
     client_ca: FilePath | None = None
-    """Certificates (PEM) of authorities: clients need a certificate of one, and its name is the
-    caller where nothing else names one. Default: any client may ask."""
+    """Certificates (PEM) of authorities: clients need a certificate of one. Its name is the caller
+    if nothing else names one. Default: any client may ask."""
 
     _tls: ServerTls | None = PrivateAttr(default=None)
-    """What the files are; `check` reads them."""
+    """The contents of the files, which `check` reads."""
 
     def spec(self) -> RequestsSpec:
-        """Where this daemon answers."""
+        """Return the addresses, and the settings of this daemon's answers."""
         files = {"certificate", "key", "client_ca"}
         return RequestsSpec(**self.model_dump(exclude=files), tls=self._tls)
 
     def check(self, limits: Mapping[int, RequestLimitTable], problems: Problems) -> None:
-        """See that somebody can ask about the limits, and read the files for TLS."""
+        """Refuse limits without an address for questions, and read the files for TLS."""
         self._tls = read_tls([RequestsSpec.key], self, problems)
         if limits and not self.listen:
             first = min(limits)

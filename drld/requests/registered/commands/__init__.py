@@ -98,9 +98,9 @@ def _row(limit: LimitAnswer) -> tuple[str, ...]:
 def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
     """Show the busiest keys of a limit; return whether it has any buckets of keys.
 
-    Those with most in use are first: what the fleet has admitted, as far as this limiter knows, and
-    time has not refilled. A key is shown as its values if it is among the last that came to this
-    limiter, else as its hash.
+    The keys with the most tokens in use are first. These are the tokens that the fleet has
+    admitted, as far as this limiter knows, and that time has not refilled. A recent key of this
+    limiter is shown as its values, any other as its hash.
     """
     try:
         report = cast(
