@@ -13,7 +13,8 @@ from drld.requests.keyed_limit import KeyedLimit
 MOST = 1000
 """The most keys in a report."""
 MOST_LOOKED_AT = 2048
-"""Of more keys than this, the report looks only at recent ones: that takes some milliseconds."""
+"""The most keys that a limit may have for a report to examine all; otherwise it examines recent
+keys. It takes some milliseconds."""
 
 
 def busy_report(keyed: KeyedLimit, number: int, peers: int, now_ns: int) -> BusyReport:

@@ -53,8 +53,8 @@ SWEEP_ROUNDS = 200
 MOST_SWEPT = 500
 """The most buckets that are looked at in a round: half a millisecond of work."""
 ASKS = 5
-"""How often a limit that starts empty asks a peer for everything: at a loss of 40 %, all are lost
-once in a hundred times."""
+"""The number of times that a limit that starts empty asks a peer for everything: at a loss of 40 %,
+all are lost once in a hundred times."""
 _ANSWER_ROUNDS = 2 * ASKS * REPEAT_ROUNDS
 """The rounds in which a repeated question of a peer is taken as answered."""
 _MODULUS = 2**32
@@ -71,11 +71,11 @@ class _Peer:
 
     origin: int = 0
     heard_ns: int | None = None
-    """When the peer's last message came; None: none has come since the daemon started."""
+    """The time of the peer's last message; None: none has come since the daemon started."""
     sent_ns: int | None = None
     contact: bool = False
     told_ns: dict[int, int] = field(default_factory=dict)
-    """When the peer last asked for everything of a limit, by the limit's id."""
+    """The time of the peer's last question for everything of a limit, by the limit's id."""
     waiting: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """The datagrams that are not acknowledged: by number, the time, the limit and the message."""
     left: Counter[tuple[int, int]] = field(default_factory=Counter)

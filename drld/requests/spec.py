@@ -74,7 +74,7 @@ def match_of(limit: LimitSpec) -> RequestMatch:
 
 @dataclass(frozen=True, slots=True)
 class RequestsSpec(PlaneSpec):
-    """Where one daemon answers questions on requests."""
+    """The addresses of one daemon for questions on requests, and the settings of its answers."""
 
     key: ClassVar[str] = "requests"
 

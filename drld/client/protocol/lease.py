@@ -47,7 +47,7 @@ class Lease:
         self._granted = 0
         self._tokens = 0
         self._until_ns = 0
-        """When the tokens are lost, ns."""
+        """The time at which the tokens are lost, ns."""
         self._refused_ns = 0
         """Until when the limiter's refusal of this cost holds, ns."""
         self._refused_cost = 0

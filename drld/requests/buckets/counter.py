@@ -50,7 +50,7 @@ class Counter(Bucket):
         self._used = 0
         """The sum of the counts."""
         self._limit = policy.depth
-        """In ticks, like all amounts here: a token is `per_ns`."""
+        """The limit in ticks, like all amounts here: a token is `per_ns`."""
         self._refilled_ns: int | None = None
 
     def _refilled(self, now_ns: int) -> int:

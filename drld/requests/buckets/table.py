@@ -109,7 +109,7 @@ class Table(Mapping[Hashable, Bucket]):
         self._awake: deque[Hashable] = deque()
         """The keys of rows that are awake, in the order in which they woke, and some other keys."""
         self._looked_ns = -_LAST_LOOKS_NS
-        """When many rows were last looked at because all were taken, ns."""
+        """The time of the last visit to many rows, as all were taken, ns."""
         self.shared = 0
         """The number of times that keys shared a row because all were taken."""
         self.unkept = 0

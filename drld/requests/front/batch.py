@@ -184,7 +184,7 @@ class BatchConnection:
         """Whether the connection waits for the first byte of a frame."""
         self._draining = False
         self._turn_ns = 0
-        """When the work since the last turn began, ns."""
+        """The time at which the work since the last turn began, ns."""
 
     async def serve(self) -> None:
         """Answer until the client closes the connection or is too slow."""

@@ -68,9 +68,9 @@ class _Call:
 
     head: CallHead
     give_up: float
-    """When the client stops waiting."""
+    """The time at which the client stops waiting."""
     deadline: float
-    """When the server ends the call if nothing changes."""
+    """The time at which the server ends the call if nothing changes."""
     received: bytearray = field(default_factory=bytearray)
     message: bytes | None = None
     ended: bool = False
