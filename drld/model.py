@@ -72,6 +72,9 @@ class Measurement:
     backlog: int = 0
     """The largest unfinished work since the last read, tokens: what the bucket lacked of its depth,
     and what waited for its tokens. Datapaths whose excess does not wait have none."""
+    saturated: bool = False
+    """Whether items waited for their tokens at every moment since the last read. Their senders may
+    be held back, so that less arrives than they want to send."""
 
 
 class SampledFlow(Protocol):
@@ -125,6 +128,8 @@ class Demand:
     """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, bytes/s."""
     backlog: int = 0
     """`Measurement.backlog`."""
+    saturated: bool = False
+    """`Measurement.saturated`."""
 
 
 @record(frozen=True, slots=True)

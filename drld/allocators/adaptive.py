@@ -43,6 +43,10 @@ Deviations, and why:
   once only what its part lacks of 1.05 times the measured value, and raises the claim by `GROWTH`
   of its static share in D for the rest. Otherwise a topic that starts at all brokers at once would
   have no part of its rate for D.
+- A limiter at which messages have waited throughout the window is *saturated*. Its `hold` may be
+  full, so that its arrivals are what its part lets out, and such a part would shrink. So it claims
+  all that the others leave of L / 1.1, and at least its static share of it. So it takes
+  nothing from limiters that claim no more than theirs.
 - A bucket is at least one item deep, or no message would ever pass: each limiter keeps a part of
   its static depth that has one item where the static share is smallest.
 
@@ -126,6 +130,8 @@ class Adaptive(Allocator):
         self._history = History(
             round(parameters.window * NS_PER_S), round(parameters.step * NS_PER_S)
         )
+        self._saturated_ns = 0
+        """The time for which messages have waited without a pause, ns."""
 
     @property
     def settled(self) -> bool:
@@ -138,9 +144,11 @@ class Adaptive(Allocator):
         """Compute both claims and this limiter's part of rate and depth."""
         history = self._history
         history.update(demand.instant_rate * interval_ns / NS_PER_S, demand.backlog, interval_ns)
+        self._saturated_ns = self._saturated_ns + interval_ns if demand.saturated else 0
         rates = _Divided(limit.rate, limit.static_rate, limit.whole_rate)
         depths = _Divided(limit.burst, limit.static_burst, limit.whole_burst)
-        rate, claim = self._part(history.rate, view, rates)
+        # A limiter can use no more than the limit, whatever arrives before `hold` is full.
+        rate, claim = self._part(min(history.rate, limit.whole_rate), view, rates)
         depth, second = self._part(history.backlog, view.second or _NOTHING, depths)
         # All limiters keep the same part of their static depths.
         kept = min(limit.item / limit.least_burst, 1.0) if limit.least_burst else 1.0
@@ -158,7 +166,13 @@ class Adaptive(Allocator):
         """
         floor = self.parameters.floor
         part = of.part(view.told, view, floor)
-        most = view.told + GROWTH * of.static + max(NEED * measured - part, 0.0)
+        needed = NEED * measured
+        if self._saturated_ns >= self._history.window_ns:
+            least = of.static / PROFILE
+            others = view.remote + floor * (of.whole - of.static)
+            measured = max(least, of.whole / PROFILE - others)
+            needed = max(needed, least)
+        most = view.told + GROWTH * of.static + max(needed - part, 0.0)
         claim = min(max(measured - floor * of.static, 0.0), most)
         if claim < view.told:  # Peers may use it before the next tick.
             part = of.part(claim, view, floor)

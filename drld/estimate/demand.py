@@ -68,5 +68,6 @@ class DemandEstimator:
             sample=self._flow_rates.states,
             rest=self._flow_rates.rest.fast,
             backlog=measurement.backlog,
+            saturated=measurement.saturated,
         )
         return demand, evict

@@ -21,10 +21,10 @@ class _Step(NamedTuple):
 class History:
     """The arrivals and backlogs of one limit on one limiter."""
 
-    __slots__ = ("_arrived", "_backlog", "_lasted_ns", "_step_ns", "_steps", "_window_ns")
+    __slots__ = ("_arrived", "_backlog", "_lasted_ns", "_step_ns", "_steps", "window_ns")
 
     def __init__(self, window_ns: int, step_ns: int) -> None:
-        self._window_ns = window_ns
+        self.window_ns = window_ns
         self._step_ns = step_ns
         self._steps: deque[_Step] = deque()
         """The ended steps of the window."""
@@ -47,7 +47,7 @@ class History:
         steps.append(_Step(self._lasted_ns, self._arrived, self._backlog))
         self._begin()
         lasted_ns = sum(step.lasted_ns for step in steps)
-        while lasted_ns - steps[0].lasted_ns >= self._window_ns:
+        while lasted_ns - steps[0].lasted_ns >= self.window_ns:
             lasted_ns -= steps.popleft().lasted_ns
 
     @property

@@ -191,7 +191,8 @@ class MessageDatapath:
         measured = limit.counts.read(now_ns)
         if isinstance(limit.stage, PerClient):
             return measured
-        return replace(measured, backlog=limit.stage.take_backlog())
+        backlog, saturated = limit.stage.take_backlog(), limit.stage.take_saturated()
+        return replace(measured, backlog=backlog, saturated=saturated)
 
     def program(
         self, limit_id: int, enforcement: Enforcement, evict: Iterable[FlowId], now_ns: int

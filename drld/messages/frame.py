@@ -112,6 +112,11 @@ class Returns(Protocol):
     pings: int
     """The number of drld's own pings (`Protocol.ping`) that the broker has not answered. Their
     answers do not reach the client."""
+    stands_in: bool
+    """Whether drld answers the broker's pings in the client's place: the client's own answers would
+    come too late. Such pings do not reach the client."""
+    asked: int
+    """The number of these pings that drld has not answered yet."""
 
     def feed(self, data: bytes) -> bytes:
         """The bytes that the client gets for these bytes of the broker.

@@ -50,12 +50,16 @@ class _Waiting(NamedTuple, Generic[T]):
 class Hold(Generic[T]):
     """A bucket and its queue, first come, first served."""
 
-    __slots__ = ("_bucket", "_due_ns", "_idle", "_most", "_owed", "_ready", "_waiting")
+    __slots__ = (
+        *("_bucket", "_due_ns", "_emptied", "_idle", "_most", "_owed", "_ready", "_waiting"),
+    )
 
     def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
         self._bucket = TokenBucket(enforcement, now_ns)
         self._idle = True
         """Whether no message is here."""
+        self._emptied = True
+        """Whether no message was here at a moment since the last `take_saturated`."""
         self._most = 0
         """The largest backlog since the last `take_backlog`, 10**-9 tokens."""
         self._waiting: deque[_Waiting[T]] = deque()
@@ -89,6 +93,11 @@ class Hold(Generic[T]):
         """The largest backlog that an arrival has left behind since the last call, tokens."""
         most, self._most = self._most, 0
         return -(-most // NS_PER_S)
+
+    def take_saturated(self) -> bool:
+        """Whether messages have been here at every moment since the last call."""
+        saturated, self._emptied = not self._emptied, self._idle
+        return saturated
 
     def offer(self, message: T, cost: int, arrived_ns: int) -> bool:
         """Take in a message of `cost` tokens.
@@ -127,7 +136,8 @@ class Hold(Generic[T]):
         self._charge(now_ns)
         while self._ready:
             released = self._ready.popleft()
-            self._idle = not self._ready and not self._waiting
+            if not self._ready and not self._waiting:
+                self._idle = self._emptied = True
             yield released
 
     def program(self, enforcement: Enforcement, now_ns: int) -> None:

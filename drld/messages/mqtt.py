@@ -277,7 +277,10 @@ class MqttReturns:
     It leaves out the answers to drld's pings, and knows where packets end.
     """
 
-    __slots__ = ("_beginning", "_head", "_left", "_queue", "accepted", "greeted", "held", "pings")
+    __slots__ = (
+        *("_beginning", "_head", "_left", "_queue"),
+        *("accepted", "asked", "greeted", "held", "pings", "stands_in"),
+    )
 
     def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002
         self.greeted = False
@@ -286,6 +289,8 @@ class MqttReturns:
         """The bytes that the broker has sent until CONNACK; None: CONNACK has come."""
         self.held = 0
         self.pings = 0
+        self.stands_in = False
+        self.asked = 0  # Brokers of MQTT send no pings.
         self._queue: list[bytes] = []
         self._head = b""
         """The first bytes of a packet whose length is not known yet; the client has them."""

@@ -166,7 +166,7 @@ class NatsReader:
 class NatsReturns:
     """Passes the stream from a server to its client (`drld.messages.frame.Returns`).
 
-    It leaves out the answers to drld's pings. INFO loses the addresses of servers, by which a
+    It leaves out the answers to drld's pings, and the pings that drld answers. INFO loses the addresses of servers, by which a
     client could bypass drld, or gets drld's own in their place (`advertise`). It says whether drld
     wants TLS. Its other fields pass, `ldm` among them: a client that a server in lame duck mode
     sends away connects to drld again.
@@ -174,7 +174,7 @@ class NatsReturns:
 
     __slots__ = (
         *("_advertise", "_left", "_queue", "_rest", "_tls"),
-        *("accepted", "greeted", "held", "pings"),
+        *("accepted", "asked", "greeted", "held", "pings", "stands_in"),
     )
 
     def __init__(self, *, tls: bool = False, advertise: tuple[str, ...] = ()) -> None:
@@ -182,6 +182,8 @@ class NatsReturns:
         self.accepted = False
         self.held = 0
         self.pings = 0
+        self.stands_in = False
+        self.asked = 0
         self._tls = tls
         self._advertise = advertise
         self._queue: list[bytes] = []
@@ -209,6 +211,10 @@ class NatsReturns:
                 out += (work[copied:at], self._info(work[at + 4 : end]))
                 copied = end
                 self.greeted = True
+            elif operation == b"PING" and self.stands_in:
+                self.asked += 1
+                out.append(work[copied:at])
+                copied = end
             elif operation == b"PONG":
                 self.accepted = True
                 if self.pings:

@@ -41,6 +41,8 @@ class Protocol:
     """Whether the broker ends the older one of two connections with the same client identifier."""
     ping: bytes
     """The frame that every broker answers at once, behind what it has sent before."""
+    pong: bytes
+    """The frame that answers the broker's pings; empty: the broker sends none."""
     keep_alive: bool
     """Whether the broker ends the connection of a silent client; otherwise it asks the client."""
     asks_for_verdict: bool
@@ -59,6 +61,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         tls_after_greeting=False,
         one_per_client=True,
         ping=b"\xc0\0",
+        pong=b"",
         keep_alive=True,
         asks_for_verdict=False,
         farewell=b"\xe0\0",
@@ -70,6 +73,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         tls_after_greeting=True,
         one_per_client=False,
         ping=b"PING\r\n",
+        pong=b"PONG\r\n",
         keep_alive=False,
         asks_for_verdict=True,
         farewell=b"",

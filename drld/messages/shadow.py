@@ -68,6 +68,10 @@ class ShadowBucket:
         backlog, self._backlog = self._backlog, 0
         return backlog
 
+    def take_saturated(self) -> bool:
+        """See `WaitingBucket.take_saturated`: no message waits, and no client is held back."""
+        return False
+
     def __len__(self) -> int:
         """See `WaitingBucket`: no message waits."""
         return 0

@@ -78,6 +78,10 @@ class WaitingBucket:
         """The largest unfinished work since the last call, tokens (`Hold.take_backlog`)."""
         return self._hold.take_backlog()
 
+    def take_saturated(self) -> bool:
+        """Whether messages have waited ever since the last call (`Hold.take_saturated`)."""
+        return self._hold.take_saturated()
+
     def full(self, now_ns: int) -> bool:
         """Whether the bucket is like a new one."""
         return self._hold.full(now_ns)

@@ -38,6 +38,10 @@ class HoldDatapath(MemoryDatapath):
         self.rate = rate
         """Messages/s that arrive."""
         self.record = Enforcement()
+        self.batch = 1
+        """Messages that arrive at once."""
+        self.room = 1 << 62
+        """Messages that may wait; TCP holds the publishers of further ones back."""
         self.waited_ns: list[tuple[int, int]] = []
         """Of the messages that left: when, and how long they had waited, ns."""
         self._hold: Hold[int] = Hold(self.record, 0)
@@ -59,13 +63,14 @@ class HoldDatapath(MemoryDatapath):
         at_ns, arrived = float(self._read_ns), 0
         while self.rate:
             # Intervals have no memory, so those of Poisson arrivals may begin anywhere.
-            at_ns += self._rng.expovariate(self.rate / NS_PER_S)
+            at_ns += self._rng.expovariate(self.rate / self.batch / NS_PER_S)
             if at_ns > now_ns:
                 break
-            arrived += 1
             self._release(int(at_ns))
-            if self._hold.offer(arrived, ITEM, int(at_ns)):
-                self.waited_ns.append((int(at_ns), 0))
+            for _ in range(min(self.batch, self.room - len(self._hold))):
+                arrived += 1
+                if self._hold.offer(arrived, ITEM, int(at_ns)):
+                    self.waited_ns.append((int(at_ns), 0))
         self._release(now_ns)
         interval_ns, self._read_ns = now_ns - self._read_ns, now_ns
         backlog = self._hold.take_backlog()
@@ -76,6 +81,7 @@ class HoldDatapath(MemoryDatapath):
             forwarded_bytes=arrived * ITEM,
             forwarded_packets=arrived,
             backlog=backlog,
+            saturated=self._hold.take_saturated(),
         )
 
     def _release(self, now_ns: int) -> None:

@@ -110,6 +110,52 @@ def test_a_fleet_that_starts_at_once_has_its_rate() -> None:
     assert all(node.holds.p99_ms(0) < 1_000 for node in fleet.nodes.values())
 
 
+FLOOD = 10 * RATE
+HOLD = 300
+"""Messages that wait at a flooded limiter, then its publishers are held back."""
+
+
+def flooded(before: list[float], flooded: list[float], batch: int = 1) -> MessageFleet:
+    """A fleet, 40 s after its rates have changed; floods come in batches."""
+    fleet = MessageFleet(before, seed=6)
+    fleet.run(10)
+    for node, rate in zip(fleet.nodes.values(), flooded, strict=True):
+        node.holds.rate = rate
+        if rate == FLOOD:
+            node.holds.room, node.holds.batch = HOLD, batch
+    fleet.run(40)
+    return fleet
+
+
+@pytest.mark.parametrize("batch", [1, 200])
+@pytest.mark.parametrize("peers", [300, 440])
+def test_a_flooded_limiter_keeps_its_part_and_its_peers_theirs(peers: float, batch: int) -> None:
+    """The peers want less than their static shares, or more."""
+    fleet = flooded([300, 300, 300], [FLOOD, peers, peers], batch)
+    for _ in range(10):
+        fleet.run(1)
+        flood, *others = fleet.rate_parts
+        assert flood > 0.32
+        assert min(others) > min(peers / RATE, 0.32)
+    assert max(fleet.most) <= 1 + ROUNDING
+
+
+def test_floods_at_all_limiters_leave_them_their_static_shares() -> None:
+    fleet = flooded([800, 100, 100], [FLOOD] * 3)
+    assert fleet.rate_parts == pytest.approx([1 / 3] * 3, abs=0.01)
+    assert max(fleet.most) <= 1 + ROUNDING
+
+
+def test_a_flood_takes_what_idle_peers_leave_until_it_ends() -> None:
+    fleet = flooded([300, 50, 50], [FLOOD, 50, 50])
+    assert fleet.rate_parts[0] > 0.6
+    fleet.nodes["l0"].holds.rate = 300
+    fleet.nodes["l1"].holds.rate = 600
+    fleet.run(WINDOW_S + 2 * news_s(fleet))
+    assert fleet.rate_parts == pytest.approx([0.3, 0.6, 0.06], abs=0.05)
+    assert max(fleet.most) <= 1 + ROUNDING
+
+
 def test_an_idle_fleet_comes_to_rest_with_its_static_shares() -> None:
     fleet = MessageFleet([100, 0, 0], seed=4)
     fleet.run(5)

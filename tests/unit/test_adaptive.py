@@ -22,6 +22,7 @@ LIMIT = InForce(
     item=ITEM, whole_rate=RATE, whole_burst=BURST, least_burst=BURST / 4,
 )  # fmt: skip
 SECOND_NS = NS_PER_S
+WINDOW_NS = 10 * SECOND_NS
 
 
 def seen(
@@ -33,13 +34,20 @@ def seen(
 
 
 def allocated(
-    found: GlobalView, rate: float = 0, backlog: float = 0, alive: float = 1
+    found: GlobalView,
+    rate: float = 0,
+    backlog: float = 0,
+    alive: float = 1,
+    *,
+    saturated: bool = False,
 ) -> Allocation:
-    """After a second with that rate and backlog, as parts of the limit's."""
+    """After a second, or a saturated window, with that rate and backlog, as parts of the whole."""
     allocator = Adaptive(AdaptiveParameters())
     limit = replace(LIMIT, rate=alive * RATE, burst=alive * BURST)
-    measured = replace(demand(rate * RATE), backlog=round(backlog * BURST))
-    return allocator.allocate(measured, found, limit, SECOND_NS)
+    measured = demand(rate * RATE)
+    measured = replace(measured, backlog=round(backlog * BURST), saturated=saturated)
+    interval_ns = WINDOW_NS if saturated else SECOND_NS
+    return allocator.allocate(measured, found, limit, interval_ns)
 
 
 def parts(made: Allocation) -> tuple[float, float]:
@@ -92,6 +100,34 @@ def test_a_claim_that_falls_counts_at_once() -> None:
 def test_a_claim_that_is_not_needed_grows_slowly() -> None:
     made = allocated(seen(told=0.1, remote=0.2), rate=0.2)
     assert made.value == pytest.approx((0.1 + GROWTH / 4) * RATE)
+
+
+def test_a_saturated_limiter_claims_its_static_share_whatever_arrives() -> None:
+    """Its publishers may be held back, so its arrivals are what its part lets out."""
+    made = allocated(seen(0.05, 0.8, 0, 20), 0.06, 100, saturated=True)
+    assert made.value == pytest.approx((1 / PROFILE - 0.05) / 4 * RATE)
+    assert made.second == pytest.approx((1 / PROFILE - 0.05) / 4 * BURST)
+
+
+def test_a_saturated_limiter_claims_more_only_where_others_leave_it() -> None:
+    left = 1 / PROFILE - 0.3 - 0.05
+    made = allocated(seen(told=left, remote=0.3), 5, saturated=True)
+    assert made.value == pytest.approx(left * RATE)
+    held_back = allocated(seen(told=0.3, remote=0.3), 0.3, saturated=True)
+    assert held_back.value == pytest.approx((0.3 + GROWTH / 4) * RATE)
+
+
+def test_a_limiter_claims_no_more_than_the_limit() -> None:
+    assert allocated(seen(told=2), 5).value == pytest.approx((1 - 0.05 / 4) * RATE)
+
+
+def test_a_shorter_wait_is_not_saturation() -> None:
+    allocator, measured = Adaptive(AdaptiveParameters()), replace(demand(0.1), saturated=True)
+    claims = [
+        allocator.allocate(measured, seen(remote=0.8), LIMIT, WINDOW_NS // 2).value
+        for measured in (measured, replace(measured, saturated=False), measured, measured)
+    ]
+    assert [claim > 0 for claim in claims] == [False, False, False, True]
 
 
 def test_a_dead_peer_takes_its_static_share_out_of_the_limit() -> None:

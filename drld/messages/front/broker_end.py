@@ -2,7 +2,9 @@
 
 Keep-alive. A broker of MQTT ends a connection on which nothing comes for 1.5 times its keep-alive.
 While the client's frames wait, or one of them is on its way, drld sends pings of its own. It keeps
-their answers from the client.
+their answers from the client. A NATS server asks instead, and ends a connection that does not
+answer. While the client's frames wait, its PONG is behind them, and drld may not read it at all. So
+drld answers in its place, and the client does not get the server's PING.
 
 The verdict. A broker says whether it accepts a client: MQTT by CONNACK, NATS by the answer to a
 PING behind CONNECT. `Returns.accepted` has this verdict. drld asks a NATS server itself (`ask`),
@@ -82,19 +84,28 @@ class BrokerEnd:
 
         self.link.connect(server, dialled)
 
-    def receive(self) -> bytes:
+    def receive(self, *, stands_in: bool) -> bytes:
         """Read what the broker has sent; return what of it is for the client.
+
+        Args:
+            stands_in: whether drld answers pings of the broker in the client's place.
 
         Raises:
             FrameError: the broker sends no frames of its protocol.
         """
         data = self.link.receive()
         if data:
+            returns = self.returns
+            returns.stands_in = stands_in
             try:
-                return self.returns.feed(data)
+                passed = returns.feed(data)
             except FrameError:
                 self.phase = Phase.ENDED
                 raise
+            if returns.asked and self.phase is Phase.CONNECTED:
+                self.link.send(self._protocol.pong * returns.asked)
+                returns.asked = 0
+            return passed
         if data is not None:
             self.phase = Phase.ENDED
         return b""

@@ -351,10 +351,11 @@ class Connection:
         returns = self.broker.returns
         before = returns.greeted, returns.accepted
         try:
-            self._to_client(self.broker.receive())
+            data = self.broker.receive(stands_in=self._busy() or not self.client.link.reads)
         except FrameError as error:
             self._lost("broker_malformed", f"the broker sends no frames: {error}")
             return
+        self._to_client(data)
         if (returns.greeted, returns.accepted) != before:
             if returns.greeted:
                 self.client.stream.greet()

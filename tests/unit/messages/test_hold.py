@@ -46,6 +46,20 @@ def test_a_late_daemon_delays_and_changes_no_account() -> None:
     assert hold.due_ns == late.due_ns
 
 
+def test_it_is_saturated_while_a_message_waits_at_every_moment() -> None:
+    hold = a_hold()
+    assert not hold.take_saturated()
+    offered(hold, "abcd")
+    assert not hold.take_saturated(), "it was empty before"
+    assert hold.take_saturated()
+    list(hold.release(150 * MS))
+    assert hold.take_saturated()
+    list(hold.release(200 * MS))
+    offered(hold, "e", 200)
+    assert not hold.take_saturated(), "it was empty in between"
+    assert hold.take_saturated()
+
+
 def test_a_daemon_that_has_stood_still_lets_out_a_full_bucket() -> None:
     """It has not looked for longer than messages may be charged before they are read."""
     for late_ms, left in ((350, 3), (351, 2), (10_000, 2)):

@@ -207,6 +207,18 @@ def test_answers_stand_between_the_servers_operations(piece: int) -> None:
     assert returns.feed(b"K\r\n") == OK
 
 
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+def test_the_servers_pings_are_left_out_while_drld_answers_them(piece: int) -> None:
+    returns = NatsReturns()
+    inside = b"MSG a.b 1 6\r\nPING\r\n\r\n"
+    stream = b"PING\r\n" + inside + b"PING\r\n" + OK
+    returns.stands_in = True
+    out = [returns.feed(stream[start : start + piece]) for start in range(0, len(stream), piece)]
+    assert (b"".join(out), returns.asked) == (inside + OK, 2)
+    returns.stands_in = False
+    assert (returns.feed(stream), returns.asked) == (stream, 2)
+
+
 @pytest.mark.parametrize(
     ("data", "claim"),
     [
