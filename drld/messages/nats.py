@@ -166,10 +166,10 @@ class NatsReader:
 class NatsReturns:
     """Passes the stream from a server to its client (`drld.messages.frame.Returns`).
 
-    It leaves out the answers to drld's pings, and the pings that drld answers. INFO loses the addresses of servers, by which a
-    client could bypass drld, or gets drld's own in their place (`advertise`). It says whether drld
-    wants TLS. Its other fields pass, `ldm` among them: a client that a server in lame duck mode
-    sends away connects to drld again.
+    It leaves out the answers to drld's pings, and the pings that drld answers. INFO loses the
+    addresses of servers, by which a client could bypass drld, or gets drld's own in their place
+    (`advertise`). It says whether drld wants TLS. Its other fields pass, `ldm` among them: a client
+    that a server in lame duck mode sends away connects to drld again.
     """
 
     __slots__ = (

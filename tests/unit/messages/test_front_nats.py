@@ -42,7 +42,7 @@ async def test_a_publisher_that_is_held_back_stays_connected(tmp_path: Path) -> 
             assert not connection.broker.ended
             assert not connection.client.link.reads
             attach(running.datapath, now_ns=running.pump.reactor.clock())
-            running.pump.turn_soon()
+            running.pump.wake()
             await until(lambda: observer.said.count(b"MSG") == COUNT)
             said = await publisher.until(b"PONG")
             assert said.count(b"PING") <= 1, "the server asks once, to measure the round trip"
