@@ -62,7 +62,16 @@ class _Segment(NamedTuple):
 class Segments:
     """The times of one connection's bytes, until they are asked for."""
 
-    __slots__ = ("_end", "_first", "_latest_ns", "_offset", "_refresh", "_segments", "_tally")
+    __slots__ = (
+        "_end",
+        "_first",
+        "_latest_ns",
+        "_offset",
+        "_refresh",
+        "_segments",
+        "_tally",
+        "_timed",
+    )
 
     def __init__(
         self,
@@ -89,6 +98,8 @@ class Segments:
         """The offset behind the bytes that were appended."""
         self._latest_ns = 0
         """The running maximum of the times of the bytes before `_offset`."""
+        self._timed = True
+        """Whether all bytes of the last message had a time."""
 
     def __len__(self) -> int:
         """The number of segments that are kept."""
@@ -124,14 +135,17 @@ class Segments:
     def arrival(self, end: int, read_ns: int) -> int:
         """The arrival time of the message whose last byte is before the offset `end`.
 
-        Offsets never decrease from one call to the next.
+        Offsets never decrease from one call to the next. Messages that end together, in a record of
+        TLS, count alike.
 
         Args:
             end: the offset behind the message.
             read_ns: the beginning of the turn that reads the message.
         """
         tally = self._tally
-        if self._pass(end, read_ns):
+        if end > self._offset:
+            self._timed = self._pass(end, read_ns)
+        if self._timed:
             tally.stamped += 1
         else:
             tally.unstamped += 1

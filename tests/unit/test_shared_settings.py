@@ -17,7 +17,7 @@ from drld.allocators import ALLOCATORS
 from drld.allocators.fair import Fair, FairParameters
 from drld.capture.registered import tables
 from drld.capture.registered.limit_table import PacketLimitTable
-from drld.config import allocator
+from drld.config import allocator, document, limits
 from drld.config.fields import Interval
 from drld.config.schema import GossipTable
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID, ConfigDigest, canonical
@@ -144,11 +144,11 @@ def newer_parameters(patch: Patch) -> None:
 
 
 def newer_allocator(patch: Patch) -> None:
-    patch.setattr(config, "DEFAULT_ALLOCATOR", "fps")
+    patch.setattr(limits, "DEFAULT_ALLOCATOR", "fps")
 
 
 def newer_gossip(patch: Patch) -> None:
-    patch.setattr(config, "GossipTable", NewerGossip)
+    patch.setattr(document, "GossipTable", NewerGossip)
 
 
 def newer_limit(patch: Patch) -> None:

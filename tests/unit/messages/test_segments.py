@@ -87,6 +87,13 @@ def test_a_connection_whose_beginning_is_not_known_has_no_times() -> None:
     assert (tally.stamped, tally.unstamped) == (0, 1)
 
 
+def test_messages_of_one_record_count_alike() -> None:
+    tally = Tally()
+    segments = Segments(None, tally)
+    assert [segments.arrival(10, 80) for _ in range(3)] == [80] * 3
+    assert (tally.stamped, tally.unstamped) == (0, 3)
+
+
 def test_what_came_in_during_the_turn_is_asked_for_once() -> None:
     asked = []
 
