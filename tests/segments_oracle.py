@@ -22,8 +22,3 @@ class Oracle:
             self._latest_ns = max(self._latest_ns, self._times.pop(offset, read_ns))
         self.asked = max(self.asked, end)
         return min(max(self._latest_ns, read_ns - LATEST_NS), read_ns)
-
-    def forget(self, end: int) -> None:
-        for offset in range(self.asked, end):
-            self._latest_ns = max(self._latest_ns, self._times.pop(offset, 0))
-        self.asked = max(self.asked, end)

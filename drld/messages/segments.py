@@ -154,19 +154,13 @@ class Segments:
             return read_ns
         return latest_ns if latest_ns > read_ns - LATEST_NS else read_ns - LATEST_NS
 
-    def forget(self, end: int) -> None:
-        """Forget the times of the bytes before the offset `end`: they belong to no message."""
-        self._pass(end, None)
-
-    def _pass(self, end: int, read_ns: int | None) -> bool:
+    def _pass(self, end: int, read_ns: int) -> bool:
         """Take the times of the bytes before `end` into the running maximum.
 
-        Bytes without a time get `read_ns`, unless that is None.
-
-        Returns whether all bytes had a time.
+        Bytes without a time get `read_ns`. Returns whether all bytes had a time.
         """
         segments = self._segments
-        asked, complete = read_ns is None, True
+        asked, complete = False, True
         while self._offset < end:
             if segments and segments[0].start <= self._offset:
                 _, stop, time_ns = segments[0]
@@ -178,8 +172,7 @@ class Segments:
                     segments.popleft()
             elif asked:
                 complete = False
-                if read_ns is not None and read_ns > self._latest_ns:
-                    self._latest_ns = read_ns
+                self._latest_ns = max(self._latest_ns, read_ns)
                 self._offset = min(segments[0].start, end) if segments else end
             else:
                 asked = True

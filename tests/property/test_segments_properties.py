@@ -16,7 +16,7 @@ MS = 1_000_000
 firsts = st.integers(0, 2**32 - 1) | st.integers(2**32 - 60, 2**32 - 1)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "arrival", "forget"]),
+        st.sampled_from(["add", "add", "add", "arrival"]),
         st.integers(-8, 40), st.integers(0, 24), st.integers(0, 20),
     ),
     max_size=60,
@@ -35,11 +35,8 @@ def answers(first: int, found: list[tuple[str, int, int, int]]) -> list[tuple[in
             segments.add((first + offset) % 2**32, length, now_ns)
             oracle.add(offset, length, now_ns)
             assert len(segments) <= table.MOST
-        elif what == "arrival":
-            said.append((segments.arrival(end, now_ns), oracle.arrival(end, now_ns), now_ns))
         else:
-            segments.forget(end)
-            oracle.forget(end)
+            said.append((segments.arrival(end, now_ns), oracle.arrival(end, now_ns), now_ns))
     return said
 
 

@@ -109,18 +109,6 @@ def test_what_came_in_during_the_turn_is_asked_for_once() -> None:
     assert asked == [0, 0]
 
 
-def test_forgotten_bytes_have_arrived_too() -> None:
-    segments = begun()
-    segments.add(0, 10, 7)
-    segments.add(10, 10, 5)
-    segments.forget(10)
-    segments.forget(4)
-    assert segments.arrival(20, READ_NS) == 7
-    segments.forget(50)
-    segments.add(20, 10, 8)
-    assert len(segments) == 0
-
-
 @pytest.mark.parametrize("ahead", [WINDOW + 1, 2**31 - 1, -10, -(2**31)])
 def test_segments_out_of_any_window_are_not_kept(ahead: int) -> None:
     segments = begun(77)
