@@ -10,7 +10,8 @@ Frames that are no messages, and messages under no limit, only keep their place.
 limit drops keeps its place too, because the acknowledgements for the client have an order.
 
 Everything happens at the times of arrivals and of tokens, whenever the daemon carries it out:
-before a message arrives, those leave that had their tokens by then.
+before a message arrives, those leave that had their tokens by then. Only a daemon that has stood
+still lets out no more than a full bucket (`drld.messages.hold`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Protocol
 
 from drld.messages.frame import Client, Frame, Place
 from drld.messages.topics import Notation, Topics
+from drld.police.arrival_time import LATEST_NS
 
 _BESIDE = 512
 """Bytes that a frame takes while it waits, beside its data and its topic's letters: some 480 in
@@ -244,6 +246,8 @@ class Gate:
             if scheduled.get(queue) != number:
                 continue
             del scheduled[queue]
+            if due_ns < now_ns - LATEST_NS:
+                due_ns = now_ns  # The daemon has stood still, and `Hold` must see that.
             for message, at_ns in queue.release(due_ns):
                 if message.walk(at_ns) and message.lane.frames[0] is message:
                     self._ready.append(message.lane)

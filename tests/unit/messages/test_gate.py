@@ -122,16 +122,23 @@ def test_what_waits_leaves_after_its_connection_is_closed() -> None:
 
 
 def test_release_may_be_left_and_gone_on_with() -> None:
-    made = datapath(message_limit(rate=10, burst=1))
+    made = datapath(message_limit(rate=100, burst=1))
     lanes = [made.gate.lane("mqtt"), made.gate.lane("mqtt")]
     offered(made, lanes[0], "a", "abc", 0)
     offered(made, lanes[1], "a", "de", 0)
-    for _, first, _ in made.gate.release(1000 * MS):
+    for _, first, _ in made.gate.release(100 * MS):
         assert first.data == b"b"
         break
     assert made.gate.due_ns is not None
-    assert made.gate.due_ns <= 1000 * MS
-    assert forwarded(made, 1000 * MS) == "cde"
+    assert made.gate.due_ns <= 100 * MS
+    assert forwarded(made, 100 * MS) == "cde"
+
+
+def test_a_daemon_that_has_stood_still_lets_out_a_full_bucket() -> None:
+    made = datapath(message_limit(rate=10, burst=2))
+    offered(made, made.gate.lane("mqtt"), "a", "abcdefghij", 0)
+    assert len(list(made.gate.release(3000 * MS))) == 2
+    assert forwarded(made, 3200 * MS) == "ef"
 
 
 def test_frames_may_be_offered_while_others_are_released() -> None:
