@@ -192,7 +192,7 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_changes(
     for pause_ns, each in what:
         run.step(pause_ns, each)
         run.check_order()
-    run.release(FOREVER_NS)
+    run.look(FOREVER_NS)
     run.check_order()
     run.check_all_left()
 
@@ -241,7 +241,7 @@ def test_no_window_has_more_than_the_envelope(
                 rates[limit_id] = max(before, rate)
                 depth = next(it.policy.burst for it in first if it.id == limit_id)
                 run.made.program(limit_id, Enforcement(fill_rate=rate, depth=depth), (), run.now_ns)
-    run.release(FOREVER_NS)
+    run.look(FOREVER_NS)
     run.check_all_left()
     charges: dict[int, list[int]] = defaultdict(list)
     for at_ns, bucket in run.made.charges:
@@ -305,5 +305,5 @@ def test_when_frames_are_released_decides_about_no_charge(
         if isinstance(each, Offer):
             late.step(0, each)
     for run in (late, punctual):
-        run.release(FOREVER_NS)
+        run.look(FOREVER_NS)
     assert sorted(late.made.charges) == sorted(punctual.made.charges)
