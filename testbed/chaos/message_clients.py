@@ -166,9 +166,9 @@ class Publisher:
         self._open: dict[int, Message] = {}
         """Messages that are not confirmed, in their order."""
         self._unsent: deque[int] = deque()
-        """Those that have not been sent on this connection."""
+        """Messages that have not been sent on this connection."""
         self._in_flight: deque[int] = deque()
-        """Those that have."""
+        """Messages that have been sent on this connection."""
         self._news = trio.Event()
         self._connection = trio.CancelScope()
 

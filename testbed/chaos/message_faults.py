@@ -70,7 +70,7 @@ class Seen:
     spared: tuple[int, ...] = tuple(range(NODES))
     """The limiters that it does not touch."""
     promises: list[Check] = field(default_factory=list)
-    """Its own."""
+    """The promises of this fault alone."""
 
 
 @dataclass(frozen=True)

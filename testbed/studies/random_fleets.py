@@ -1,4 +1,4 @@
-"""Fleets that nobody chose: `fair` beside one bucket (not in the paper).
+"""Random fleets: `fair` beside one bucket (not in the paper).
 
 `random_fleets_cases` draws the fleets. All fleets run in the simulator. Two measures of a fleet
 with `fair` are compared with those of the same traffic behind one bucket (CTB): the use of the
@@ -175,7 +175,7 @@ def draw(results: Results, axes: Axes) -> bool:
 
 FIGURE = Figure(
     "random-fleets",
-    "Fleets that nobody chose",
+    "Random fleets",
     "Not in the paper. Goal: fair uses the limit as one bucket does, divides it more evenly, and "
     "keeps to its bound on bytes",
     ALL_SERIES,

@@ -1,4 +1,4 @@
-"""Fleets that nobody chose: experiments drawn from a seed. Pure.
+"""Random fleets: experiments drawn from a seed. Pure.
 
 Each fleet has 2 to 20 limiters, a limit from 50 kbit/s to 1 Gbit/s, and an interval from 10 ms to
 1 s. Each limiter has up to three kinds of traffic, so that large flows, UDP, trickles and web

@@ -1,4 +1,4 @@
-"""Fleets that nobody chose: what is drawn, and the checks from both sides."""
+"""Random fleets: the draws, and the checks from both sides."""
 
 from collections import Counter
 from typing import Any

@@ -10,7 +10,7 @@ _FEW = 64
 
 
 class Deadline:
-    """One call."""
+    """One call that is due at a time."""
 
     __slots__ = ("act", "at_ns")
 
