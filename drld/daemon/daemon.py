@@ -126,7 +126,7 @@ class Daemon:
                 await self._end()
 
     async def _serve_control(self, nursery: trio.Nursery) -> None:
-        """Serve the control API. What fails here leaves the rules of a dead daemon in force."""
+        """Serve the control API. If this fails, the rules of a daemon that died stay in force."""
         spec, turns = self._files(), self._turns
         await nursery.start(serve, self._backend, spec.control, spec.control_group, turns)
         if spec.http is not None:

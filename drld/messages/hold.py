@@ -154,8 +154,8 @@ class Hold(Generic[T]):
         """Charge the messages that had their tokens by now, each at that time."""
         bucket, waiting = self._bucket, self._waiting
         if self._due_ns is not None and self._due_ns < now_ns - LATEST_NS:
-            # The daemon has stood still. What its bucket has no room for is lost, or all that wait
-            # would leave at once.
+            # The daemon has stood still. Tokens above the depth are lost, because otherwise all
+            # messages that wait would leave at once.
             bucket.settle(now_ns)
             self._find_due()
         while self._due_ns is not None and self._due_ns <= now_ns:

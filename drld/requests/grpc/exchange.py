@@ -64,7 +64,7 @@ _DONE: Headers = ((b"grpc-status", b"0"),)
 
 @dataclass(slots=True)
 class _Call:
-    """An open call."""
+    """A stream of HTTP/2 whose call is not answered yet."""
 
     head: CallHead
     give_up: float

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from drld.errors import InputError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-"""The wire types."""
+"""The wire types of protobuf that fields have here."""
 _NUMBER, _TEXT, _RAW, _MESSAGE = range(4)
 """The encodings of a field's value."""
 _MAX_VARINT_BITS = 64
