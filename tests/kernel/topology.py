@@ -22,6 +22,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -141,6 +142,16 @@ class Topology:
 
         return self.within(role, make)
 
+    def host_drops(self) -> int:
+        """How many packets towards the sink the host has dropped, not the limiter.
+
+        A processor has one backlog of received packets for all namespaces. When it is full, because
+        of the traffic of other tests too, the receiving interface counts a dropped packet. What
+        drld drops is not in this counter.
+        """
+        at = (("limiter", "in0"), ("sink", "k0"))
+        return sum(self.within(role, partial(_dropped_on_receipt, name)) for role, name in at)
+
     def send(self, packets: Iterable[bytes]) -> None:
         """Send IP packets as they are from the source towards the limiter."""
 
@@ -187,6 +198,13 @@ class Capture:
             data, origin = self._link.recvfrom(65536)
             if origin[2] != PACKET_OUTGOING:
                 self.packets.append(data)
+
+
+def _dropped_on_receipt(interface: str) -> int:
+    """How many received packets an interface of this namespace has dropped."""
+    lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
+    (numbers,) = (line.split(":")[1] for line in lines if line.strip().startswith(interface + ":"))
+    return int(numbers.split()[3])
 
 
 def _lines() -> list[str]:
