@@ -190,7 +190,7 @@ class Engine:
         quiescent = managed.limiter.at_rest and not managed.pending
         totals = managed.totals
         counted_ns = now_ns if quiescent else managed.ticked_ns
-        return Counts(limit_id, False, counted_ns, totals.forwarded_bytes, totals.dropped_bytes)
+        return Counts(limit_id, False, counted_ns, totals.forwarded_tokens, totals.dropped_tokens)
 
     def disagreements(self) -> dict[str, list[str]]:
         """Peers with another configuration, each with the names of the limits that differ.

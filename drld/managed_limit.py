@@ -14,27 +14,27 @@ from drld.spec import Target
 
 @dataclass(slots=True)
 class Totals:
-    """Bytes and packets that the datapath counted for one limit since the daemon started."""
+    """Tokens and items that the datapath counted for one limit since the daemon started."""
 
-    arrived_bytes: int = 0
-    arrived_packets: int = 0
-    forwarded_bytes: int = 0
-    forwarded_packets: int = 0
-    dropped_bytes: int = 0
-    dropped_packets: int = 0
-    marked_bytes: int = 0
-    marked_packets: int = 0
+    arrived_tokens: int = 0
+    arrived_items: int = 0
+    forwarded_tokens: int = 0
+    forwarded_items: int = 0
+    dropped_tokens: int = 0
+    dropped_items: int = 0
+    marked_tokens: int = 0
+    marked_items: int = 0
 
     def add(self, measured: Measurement) -> None:
         """Add the counts since the last read."""
-        self.arrived_bytes += measured.arrived_bytes
-        self.arrived_packets += measured.arrived_packets
-        self.forwarded_bytes += measured.forwarded_bytes
-        self.forwarded_packets += measured.forwarded_packets
-        self.dropped_bytes += measured.dropped_bytes
-        self.dropped_packets += measured.dropped_packets
-        self.marked_bytes += measured.marked_bytes
-        self.marked_packets += measured.marked_packets
+        self.arrived_tokens += measured.arrived_tokens
+        self.arrived_items += measured.arrived_items
+        self.forwarded_tokens += measured.forwarded_tokens
+        self.forwarded_items += measured.forwarded_items
+        self.dropped_tokens += measured.dropped_tokens
+        self.dropped_items += measured.dropped_items
+        self.marked_tokens += measured.marked_tokens
+        self.marked_items += measured.marked_items
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class ManagedLimit:
     """The datapath of the plane that the limit's target belongs to."""
     due_ns: int
     silent_until_ns: int = 0
-    """The limit was quiescent, and no packet came, at least until this time."""
+    """The limit was quiescent, and no item came, at least until this time."""
     pending: bool = False
     """The limit was woken and has not been ticked since."""
     last: Tick | None = None
@@ -69,8 +69,8 @@ class ManagedLimit:
             self.profile = None
             return
         if self.profile is None:
-            if not measured.arrived_bytes:
+            if not measured.arrived_tokens:
                 return
             start_ns = now_ns - measured.interval_ns
             self.profile = TrafficProfile(self.limiter.policy.unit.min_rate, start_ns)
-        self.profile.add(measured.arrived_bytes, measured.interval_ns, now_ns)
+        self.profile.add(measured.arrived_tokens, measured.interval_ns, now_ns)

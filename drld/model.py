@@ -4,8 +4,8 @@ A datapath counts a `Measurement`; the estimators make `Demand` of it; gossip kn
 `GlobalView`; an allocator turns both into an `Enforcement`; an `Update` tells the peers.
 
 Units everywhere: time in integer nanoseconds of one monotonic clock, sizes in tokens of the limit's
-unit (`drld.units`), rates in tokens per second. A name or comment that says bytes means tokens, and
-one that says packets means items. For packets, a token is an IP-layer byte (no link header).
+unit (`drld.units`), rates in tokens per second. For packets a token is a byte of the IP layer,
+without the link header. An item is a packet, a message or a request.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ FlowId: TypeAlias = FlowKey | int
 class Measurement:
     """The counts of a datapath for one limit since the last read.
 
-    `dropped_*` counts the packets that this limit itself refused. A packet that another limit of
+    `dropped_*` counts the items that this limit itself refused. An item that another limit of
     its list refused is in `arrived_*` only, so arrived >= forwarded + dropped.
     """
 
     interval_ns: int
-    arrived_bytes: int = 0
-    arrived_packets: int = 0
-    forwarded_bytes: int = 0
-    forwarded_packets: int = 0
-    dropped_bytes: int = 0
-    dropped_packets: int = 0
+    arrived_tokens: int = 0
+    arrived_items: int = 0
+    forwarded_tokens: int = 0
+    forwarded_items: int = 0
+    dropped_tokens: int = 0
+    dropped_items: int = 0
     flows: Mapping[FlowId, int] = field(default_factory=dict)
-    """Bytes that arrived in this interval for each flow of the bounded sample; a flow that is
+    """Tokens that arrived in this interval for each flow of the bounded sample; a flow that is
     in the sample but was silent has the value 0."""
     hits: Mapping[FlowId, int] = field(default_factory=dict)
-    """Bytes of sampled flows that this limit refused or marked; flows without any are left out."""
-    marked_bytes: int = 0
+    """Tokens of sampled flows that this limit refused or marked; flows without any are left out."""
+    marked_tokens: int = 0
     """Forwarded with a congestion mark (RFC 3168); part of `forwarded_*`."""
-    marked_packets: int = 0
-    owed_bytes: int = 0
-    """Charged after the fact, and more than the bucket held; part of `arrived_bytes` and
-    `forwarded_bytes`, and of no flow."""
+    marked_items: int = 0
+    owed_tokens: int = 0
+    """Charged after the fact, and more than the bucket held; part of `arrived_tokens` and
+    `forwarded_tokens`, and of no flow."""
     backlog: int = 0
     """The largest unfinished work since the last read, tokens: what the bucket lacked of its depth,
     and what waited for its tokens. Datapaths whose excess does not wait have none."""
@@ -81,17 +81,17 @@ class SampledFlow(Protocol):
     """The estimators' knowledge of one flow of the sample."""
 
     fast: float
-    """Rate, smoothed over half a second from zero, bytes/s; the rates of all flows sum to the
+    """Rate, smoothed over half a second from zero, tokens/s; the rates of all flows sum to the
     limiter's, smoothed in the same way."""
     last: float
-    """Rate over the last interval, bytes/s."""
+    """Rate over the last interval, tokens/s."""
     age_ns: int
     unhit_ns: int
-    """Time since the limit refused or marked a packet of the flow."""
+    """Time since the limit refused or marked an item of the flow."""
 
     @property
     def rate(self) -> float:
-        """Mean rate over its life, older times counting less, bytes/s; 0 while it pauses."""
+        """Mean rate over its life, older times counting less, tokens/s; 0 while it pauses."""
 
     @property
     def paused(self) -> bool:
@@ -103,29 +103,29 @@ class Demand:
     """The demand of one limit, as the estimators see it."""
 
     rate: float
-    """Smoothed arrival rate, bytes/s."""
+    """Smoothed arrival rate, tokens/s."""
     instant_rate: float
-    """Arrival rate over the last interval alone, bytes/s."""
+    """Arrival rate over the last interval alone, tokens/s."""
     flow_rate: float | None
-    """Estimated rate of an unbottlenecked flow, bytes/s; None while the sample is empty."""
+    """Estimated rate of an unbottlenecked flow, tokens/s; None while the sample is empty."""
     long_rate: float
-    """Arrival rate smoothed as the flows' rates are, bytes/s: the two may be divided."""
+    """Arrival rate smoothed as the flows' rates are, tokens/s: the two may be divided."""
     flows: int
     """Flows in the sample."""
     drop_ratio: float
-    """Bytes this limit dropped over bytes that arrived in the last interval, 0 to 1."""
+    """Tokens this limit dropped over tokens that arrived in the last interval, 0 to 1."""
     first: bool
     """The first interval with traffic after an idle time."""
     idle: bool
-    """No byte has arrived for a second."""
+    """Nothing has arrived for a second."""
     fastest_rate: float | None = None
-    """Rate of the fastest flow of the sample, bytes/s; None while the sample is empty."""
-    forwarded_bytes: int = 0
+    """Rate of the fastest flow of the sample, tokens/s; None while the sample is empty."""
+    forwarded_tokens: int = 0
     """Let through in the last interval."""
     sample: Collection[SampledFlow] = ()
     """The sampled flows, in no order."""
     rest: float = 0.0
-    """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, bytes/s."""
+    """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, tokens/s."""
     backlog: int = 0
     """`Measurement.backlog`."""
     saturated: bool = False
@@ -137,7 +137,7 @@ class GlobalView:
     """The knowledge of gossip about the other limiters of one limit."""
 
     remote: float
-    """Sum over the other connected limiters of the shared quantity (bytes/s or flow weight)."""
+    """Sum over the other connected limiters of the shared quantity (tokens/s or flow weight)."""
     connected: frozenset[str]
     """Names of the other limiters from which fresh updates of this limit flow."""
     age_ns: int | None
@@ -169,32 +169,32 @@ class Enforcement:
     for each new `credit_id`, so that repeating a record grants nothing twice.
 
     Fair dropping (`flow_rate` above 0): each flow of the sample has a bucket of its own beside the
-    limit's (drld.police.flow_bucket). A packet passes only if it leaves, in the limit's bucket,
+    limit's (drld.police.flow_bucket). An item passes only if it leaves, in the limit's bucket,
     the part of `reserve` that its flow has used of its own bucket, or meets a full bucket. So flows
     below `flow_rate` find tokens.
     """
 
     drop_probability: float = 0.0
     fill_rate: int = 0
-    """Bytes/s; negative drains."""
+    """Tokens/s; negative drains."""
     depth: int | None = None
-    """Bytes."""
+    """Tokens."""
     credit: int = 0
-    """Bytes."""
+    """Tokens."""
     credit_id: int = 0
     flow_rate: int = 0
-    """Fill rate of each sampled flow's bucket, bytes/s; 0: flows are not policed one by one."""
+    """Fill rate of each sampled flow's bucket, tokens/s; 0: flows are not policed one by one."""
     flow_depth: int = 0
-    """Depth of each sampled flow's bucket, bytes."""
+    """Depth of each sampled flow's bucket, tokens."""
     reserve: int = 0
-    """Tokens that a flow with an empty bucket of its own leaves in the limit's bucket, bytes."""
+    """Tokens that a flow with an empty bucket of its own leaves in the limit's bucket."""
 
 
 class Quantity(enum.Enum):
     """The quantity of an update's value; the number is its code on the wire, of two bits."""
 
     RATE = 0
-    """Bytes/s (GTB, GRD, static, adaptive)."""
+    """Tokens/s (GTB, GRD, static, adaptive)."""
     WEIGHT = 1
     """Flow weight: the equivalent number of unbottlenecked flows (`fair`, FPS)."""
     BACKLOG = 2

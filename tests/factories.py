@@ -91,12 +91,12 @@ def measurement(
     """`arrived` and `dropped` bytes in one interval; by default all from one flow."""
     return Measurement(
         interval_ns=interval_ns,
-        arrived_bytes=arrived,
-        arrived_packets=-(-arrived // 1500),
-        forwarded_bytes=arrived - dropped,
-        forwarded_packets=-(-(arrived - dropped) // 1500),
-        dropped_bytes=dropped,
-        dropped_packets=-(-dropped // 1500),
+        arrived_tokens=arrived,
+        arrived_items=-(-arrived // 1500),
+        forwarded_tokens=arrived - dropped,
+        forwarded_items=-(-(arrived - dropped) // 1500),
+        dropped_tokens=dropped,
+        dropped_items=-(-dropped // 1500),
         flows={flow(0): arrived} if flows is None else flows,
     )
 

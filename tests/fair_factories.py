@@ -37,7 +37,7 @@ def demand(*sample: FlowState, rest: float = 0.0, forwarded: int = 0, **changes:
         "drop_ratio": 0.0,
         "first": False,
         "idle": not rate,
-        "forwarded_bytes": forwarded,
+        "forwarded_tokens": forwarded,
         "sample": sample,
         "rest": rest,
     }

@@ -16,7 +16,7 @@ from drld.record import record
 from drld.units import BYTES
 
 MAX_DRAIN = 2.0**53
-"""Bytes/s: empties the deepest bucket in a microsecond, and fits the integers of a datapath."""
+"""Tokens/s: empties the deepest bucket in a microsecond, and fits the integers of a datapath."""
 INITIAL_WINDOW_ITEMS = 12
 """Smallest depth at which a flow can begin: its SYN and initial window (RFC 6928)."""
 
@@ -31,13 +31,13 @@ class InForce:
     """The limit as it is in force on this limiter at this moment."""
 
     rate: float
-    """Global limit less the shares of disconnected limiters, bytes/s (paper, section 5.6)."""
+    """Global limit less the shares of disconnected limiters, tokens/s (paper, section 5.6)."""
     burst: float
-    """Depth of the one bucket that the connected limiters emulate together, bytes."""
+    """Depth of the one bucket that the connected limiters emulate together, tokens."""
     static_rate: float
-    """This limiter's static share of the whole limit, bytes/s."""
+    """This limiter's static share of the whole limit, tokens/s."""
     static_burst: float
-    """This limiter's static share of the whole depth, bytes."""
+    """This limiter's static share of the whole depth, tokens."""
     weight: float = 1.0
     """Relative weight of this limiter's flows; a limiter without a configured weight has 1."""
     interval_ns: int = 0
@@ -60,7 +60,7 @@ class Allocation:
     """What to tell the fleet, in the allocator's `quantity`."""
     enforcement: Enforcement
     local_limit: float | None
-    """Rate this limiter may forward on its own, bytes/s; None where there is no such rate."""
+    """Rate this limiter may forward on its own, tokens/s; None where there is no such rate."""
     second: float = 0.0
     """What to tell the fleet in the allocator's `second` quantity."""
 
@@ -96,10 +96,10 @@ class Allocator(ABC):
 
 
 def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
-    """A token bucket of `rate` bytes/s (signed) and `burst` bytes, at least `floor` bytes deep.
+    """A token bucket of `rate` tokens/s (signed) and `burst` tokens, at least `floor` deep.
 
     It drains no faster than `MAX_DRAIN`: what others want may be any number. A burst above 0 is at
-    least one byte deep: a full bucket passes a packet of any size, but one of no depth passes none.
+    least one token deep: a full bucket passes an item of any size, but one of no depth passes none.
     """
     depth = max(round(burst), floor, 1 if burst > 0 else 0)
     return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=depth)

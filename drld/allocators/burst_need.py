@@ -24,7 +24,7 @@ class BurstNeed:
 
     def __init__(self) -> None:
         self._present = self._before = 0.0
-        """Largest need of a window, bytes."""
+        """Largest need of a window, tokens."""
         self._age_ns = 0
         """Age of the present window, ns."""
         self._paused = False
@@ -34,7 +34,7 @@ class BurstNeed:
         """Take in the bytes that arrived in an interval, and those that the bucket was filled with.
 
         Returns:
-            The largest need that is remembered, bytes.
+            The largest need that is remembered, tokens.
         """
         if self._age_ns >= HOLD_NS:
             self._before, self._present, self._age_ns = self._present, 0.0, 0
@@ -46,5 +46,5 @@ class BurstNeed:
 
     @property
     def peak(self) -> float:
-        """The largest need that is remembered, bytes."""
+        """The largest need that is remembered, tokens."""
         return max(self._present, self._before)

@@ -32,7 +32,7 @@ worth a larger local limit than the bound.
 
 A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
-Units: rates bytes/s, weights flows. Invariants: 0 <= l <= L; w f is at most what the flows want.
+Units: rates tokens/s, weights flows. Invariants: 0 <= l <= L; w f is at most what the flows want.
 docs/allocators.md has the measurements.
 """
 
@@ -92,7 +92,7 @@ class Fair(Allocator):
         self.parameters: FairParameters = parameters
         self._level: float | None = None
         self._recent = 0.0
-        """Rate of arrival in the last tenth of a second, bytes/s."""
+        """Rate of arrival in the last tenth of a second, tokens/s."""
         self._awake_ns = 0
         """Time since the limiter was last idle, ns."""
         self._bucket = FairBucket(parameters.margin)
@@ -149,7 +149,7 @@ class Fair(Allocator):
     def _wants(
         self, demand: Demand, limit: InForce, interval_ns: int
     ) -> tuple[list[float], int, float]:
-        """Rates that flows want, bytes/s; number of flows that want all; flows per sampled flow."""
+        """Wanted rates, tokens/s; number of flows that want all; flows per sampled flow."""
         level = limit.rate if self._level is None else self._level
         more = 1 + self.parameters.headroom
         hold_ns = max(HOLD_NS, interval_ns)

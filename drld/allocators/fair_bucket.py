@@ -32,7 +32,7 @@ one, up to a whole burst (drld.allocators.burst_need). A limiter claims the toke
 lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
 want them.
 
-Units: rates bytes/s, sizes bytes, weights flows. Invariant: the tokens of the bucket never exceed
+Units: rates tokens/s, sizes tokens, weights flows. Invariant: the tokens of the bucket never exceed
 the account.
 """
 
@@ -79,16 +79,16 @@ class FairBucket:
     def __init__(self, margin: float) -> None:
         """`margin`: part of the limit by which the account's income exceeds the strict share."""
         self.fill_rate = 0.0
-        """The fill rate in force, bytes/s."""
+        """The fill rate in force, tokens/s."""
         self.account = LoanAccount()
         self._margin = margin
         self._need = BurstNeed()
         self._tokens = math.inf
-        """Tokens of the datapath's bucket, as far as ticks can tell, bytes."""
+        """Tokens of the datapath's bucket, as far as ticks can tell."""
         self._missing = 0.0
-        """Tokens that this bucket lacks of an idle limiter's depth, bytes."""
+        """Tokens that this bucket lacks of an idle limiter's depth."""
         self._burst_missing = 0.0
-        """Tokens that it lacks for the largest burst that a full account would pay for, bytes."""
+        """Tokens that it lacks for the largest burst that a full account would pay for."""
         self._owed = 0.0
         """Bytes that the account lacks of what this limiter may claim."""
 
@@ -100,7 +100,7 @@ class FairBucket:
 
     @property
     def wanted_rate(self) -> float:
-        """Rate that the limiter wants, to refill its bucket and its account, bytes/s."""
+        """Rate that the limiter wants, to refill its bucket and its account, tokens/s."""
         claims = (max(self._missing, self._owed), REFILL_S), (self._burst_missing, BURST_S)
         return max(
             missing / time_s if missing > LEAST_MISSING else 0.0 for missing, time_s in claims
@@ -109,29 +109,29 @@ class FairBucket:
     def settle(
         self, weight: float, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> float:
-        """Set the fill rate for the next interval; return the depth, bytes.
+        """Set the fill rate for the next interval; return the depth, tokens.
 
         `weight` is what the limiter tells its peers next.
         """
         wanted, strict = _rates(weight, view, limit)
         idle = not weight + view.remote
         interval_s = interval_ns / NS_PER_S
-        idle_bytes = IDLE_ITEMS * limit.item
+        idle_tokens = IDLE_ITEMS * limit.item
         static = limit.static_rate / limit.rate
-        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_bytes
+        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_tokens
         least_depth = max(DEPTH_S * limit.static_rate, limit.item)
         least_depth = min(least_depth, DEPTH_ITEMS * limit.item)
         depth = max(_depth(limit.burst, wanted / limit.rate) + limit.item, idle_depth)
-        if TRICKLE_S * _arriving(demand) > idle_bytes:
+        if TRICKLE_S * _arriving(demand) > idle_tokens:
             depth = max(depth, least_depth)
         # One limiter alone needs no more than the limit's burst.
-        depth = min(depth, max(limit.burst, idle_bytes))
+        depth = min(depth, max(limit.burst, idle_tokens))
         loan = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
-        capacity = max(loan, limit.static_burst) + max(least_depth, idle_bytes)
+        capacity = max(loan, limit.static_burst) + max(least_depth, idle_tokens)
         burst = _depth(limit.burst, strict / limit.rate)
         account = self.account
         account.settle(
-            demand.forwarded_bytes, (1 + self._margin) * strict, capacity + burst, interval_s
+            demand.forwarded_tokens, (1 + self._margin) * strict, capacity + burst, interval_s
         )
         # What only an idle fleet allows is not claimed. The claim itself would take it away, so the
         # fleet would never come to rest. The static share fills it.
@@ -145,7 +145,7 @@ class FairBucket:
         paid = min(need, account.spare(wanted, longest_s))
         depth = account.depth(max(depth, paid), limit.item)
         # A datapath that went on without its daemon has not forwarded what it did not have.
-        self._tokens = min(max(self._tokens + filled - demand.forwarded_bytes, 0.0), depth)
+        self._tokens = min(max(self._tokens + filled - demand.forwarded_tokens, 0.0), depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
         self._burst_missing = max(min(need, account.capacity) - self._tokens, 0.0)
         self.fill_rate = account.fill_rate(wanted, depth, longest_s)
@@ -153,7 +153,7 @@ class FairBucket:
 
 
 def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, float]:
-    """Fill rate that peers can know of, and the strict share, both bytes/s."""
+    """Fill rate that peers can know of, and the strict share, both in tokens/s."""
     total = weight + view.remote
     local_limit = limit.rate * weight / total if total else limit.static_rate
     if not (view.connected or view.unnamed):
@@ -167,10 +167,10 @@ def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, floa
 
 
 def _arriving(demand: Demand) -> float:
-    """Rate of arrival in the last half second, bytes/s."""
+    """Rate of arrival in the last half second, tokens/s."""
     return demand.rest + sum(flow.fast for flow in demand.sample)
 
 
 def _depth(burst: float, share: float) -> float:
-    """Depth for a share of the limit, bytes. Shares that sum to 1 have at most two bursts."""
+    """Depth for a share of the limit, tokens. Shares that sum to 1 have at most two bursts."""
     return burst * min(math.sqrt(share), 2 * share)

@@ -17,7 +17,7 @@ before they reach the bucket, and all flows lose alike:
 
 A counts no sampled flow with more than its bucket passes, so that one flood is not a crowd.
 
-Units: rates bytes/s, sizes bytes.
+Units: rates tokens/s, sizes tokens.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ LEAST_FLOW_RATE = 64
 def flow_buckets(
     depth: int, level: float, demand: Demand, copies: float, item: int
 ) -> tuple[int, int, int]:
-    """Rate (bytes/s) and depth of each sampled flow's bucket, and the reserve (both bytes).
+    """Rate (tokens/s) and depth of each sampled flow's bucket, and the reserve (both in tokens).
 
     Args:
-        depth: depth of the limit's bucket, bytes.
-        level: the rate that no flow may exceed, bytes/s.
+        depth: depth of the limit's bucket, tokens.
+        level: the rate that no flow may exceed, tokens/s.
         demand: the demand, with its sample.
         copies: flows per sampled flow.
         item: typical item of the limit's unit, tokens.
@@ -77,9 +77,9 @@ def crowd_drop_probability(
 
     Args:
         demand: the demand, with its sample.
-        flow_rate: fill rate of a sampled flow's bucket, bytes/s.
-        recent: rate of arrival in the last tenth of a second, bytes/s.
-        fill_rate: that of the limit's bucket, bytes/s.
+        flow_rate: fill rate of a sampled flow's bucket, tokens/s.
+        recent: rate of arrival in the last tenth of a second, tokens/s.
+        fill_rate: that of the limit's bucket, tokens/s.
     """
     offered = demand.rest + sum(min(flow.fast, flow_rate) for flow in demand.sample)
     # A crowd that leaves is not remembered for half a second.

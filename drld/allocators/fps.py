@@ -16,7 +16,7 @@ Unsaturated (every flow is limited elsewhere; lines 8 and 9). The weight that ma
 limit equal to what is demanded, with some headroom h: w_i = r * W / (L - r), where
 r = (1 + h) * r_i and W is the remote weight.
 
-Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
+Units: rates tokens/s, weights dimensionless. Invariants: 0 <= l_i <= L; equal views make the l_i
 sum to L; the appendix's fixed point w_i = l_i a_i / (l_i - B_i) holds (tests/property).
 
 Differences from figure 2 (`fps-paper` is figure 2 as printed; docs/allocators.md has the effects):
@@ -187,7 +187,7 @@ class FlowProportionalShare(Allocator):
         return max(reach * view.remote / (limit.rate - reach), self.parameters.min_weight)
 
     def _reach(self, demand: Demand, interval_ns: int) -> float:
-        """The largest local limit that is of use to what arrives at present, bytes/s."""
+        """The largest local limit that is of use to what arrives at present, tokens/s."""
         if demand.idle:
             self._recent.restart()
         return self.parameters.reach * self._recent.update(demand.instant_rate, interval_ns)

@@ -23,7 +23,7 @@ number of flows. While no flow has been sampled, the last weight stays.
 Both r_i and f are drld's estimates (drld.estimate). f is smoothed more than line 2 asks for. With
 r_i's own filter, the fastest of n flows would be faster, and the split would lean further.
 
-Units: rates bytes/s, weights dimensionless. Invariants: 0 <= l_i <= L; the appendix's fixed point
+Units: rates tokens/s, weights dimensionless. Invariants: 0 <= l_i <= L; the appendix's fixed point
 w_i = l_i a_i / (l_i - B_i) holds (tests/property). drld.allocators.fps lists
 the differences of `fps`, with reasons.
 """

@@ -3,7 +3,7 @@
 Each limiter emulates the one central bucket: it fills at the global limit L and drains for what
 the other limiters are expected to forward, their reported demand r_j, until the next update:
 
-    fill_rate = L - sum over j != i of r_j          [bytes/s, negative when others exceed L]
+    fill_rate = L - sum over j != i of r_j          [tokens/s, negative when others exceed L]
     depth     = the whole depth
 
 Local packets take their tokens as they come. Invariant: tokens stay within [0, depth], so stale

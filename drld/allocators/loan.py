@@ -40,9 +40,9 @@ class LoanAccount:
 
     def __init__(self) -> None:
         self.balance: float | None = None
-        """Balance, bytes; None before the first settling, which fills the account."""
+        """Balance, tokens; None before the first settling, which fills the account."""
         self.capacity = 0.0
-        """Largest balance, bytes."""
+        """Largest balance, tokens."""
         self._income = 0.0
 
     def settle(self, forwarded: int, income: float, capacity: float, interval_s: float) -> None:
@@ -50,8 +50,8 @@ class LoanAccount:
 
         Args:
             forwarded: bytes that the limiter forwarded in the interval.
-            income: rate at which the account fills from now on, bytes/s.
-            capacity: largest balance from now on, bytes.
+            income: rate at which the account fills from now on, tokens/s.
+            capacity: largest balance from now on, tokens.
             interval_s: the interval's length, s.
         """
         if self.balance is None:
@@ -75,12 +75,12 @@ class LoanAccount:
         return self.balance - _lasting(interval_s) * max(fill_rate - self._income, 0.0)
 
     def depth(self, wanted: float, least: float) -> float:
-        """Depth of the datapath's bucket, bytes: `wanted` up to the balance, at least `least`."""
+        """Depth of the datapath's bucket, tokens: `wanted` up to the balance, at least `least`."""
         balance = wanted if self.balance is None else self.balance
         return max(min(wanted, balance), least)
 
     def fill_rate(self, wanted: float, depth: float, interval_s: float) -> float:
-        """Fill rate of a bucket of this depth, bytes/s: `wanted`, or all that the balance pays."""
+        """Fill rate of a bucket of this depth, tokens/s: `wanted`, or all that the balance pays."""
         if self.balance is None:
             return wanted
         spare = (self.balance - depth) / _lasting(interval_s)

@@ -31,7 +31,7 @@ LEAD = 0.2
 
 
 def leading(demand: Demand, lead: float) -> float:
-    """The demand that counts, bytes/s."""
+    """The demand that counts, tokens/s."""
     return demand.rate + lead * (demand.instant_rate - demand.rate)
 
 

@@ -41,9 +41,9 @@ class DemandEstimator:
         interval_ns = measurement.interval_ns
         if interval_ns <= 0:
             raise ValueError(f"interval_ns: must be positive (got {interval_ns})")
-        # Owed bytes are a debt that the bucket pays with time. They are no demand, and the account
+        # Owed tokens are a debt that the bucket pays with time. They are no demand, and the account
         # of the allocator does not pay them a second time.
-        arrived = measurement.arrived_bytes - measurement.owed_bytes
+        arrived = measurement.arrived_tokens - measurement.owed_tokens
         was_idle = self.idle
         self._silent_ns = 0 if arrived else self._silent_ns + interval_ns
         instant = arrived * NS_PER_S / interval_ns
@@ -60,11 +60,11 @@ class DemandEstimator:
             flow_rate=unbottlenecked_rate(rates),
             long_rate=self._flow_rates.total,
             flows=len(rates),
-            drop_ratio=measurement.dropped_bytes / arrived if arrived else 0.0,
+            drop_ratio=measurement.dropped_tokens / arrived if arrived else 0.0,
             first=was_idle and arrived > 0,
             idle=self.idle,
             fastest_rate=max(rates, default=0.0) or None,
-            forwarded_bytes=measurement.forwarded_bytes - measurement.owed_bytes,
+            forwarded_tokens=measurement.forwarded_tokens - measurement.owed_tokens,
             sample=self._flow_rates.states,
             rest=self._flow_rates.rest.fast,
             backlog=measurement.backlog,

@@ -129,16 +129,16 @@ class FlowState:
         """Numerator of the start-corrected EWMA, and its weight."""
         self.weight = 0.0
         self.average = 0.0
-        """Mean rate over the flow's life so far, bytes/s; older intervals count less."""
+        """Mean rate over the flow's life so far, tokens/s; older intervals count less."""
         self.rate = 0.0
-        """The average, bytes/s; 0 while the flow pauses."""
+        """The average, tokens/s; 0 while the flow pauses."""
         self.paused = False
         """Whether the flow has been silent for so long that it counts for nothing."""
         self.fast = 0.0
-        """EWMA of `FAST_NS` that climbs from zero, bytes/s. The sum over all flows is the EWMA of
+        """EWMA of `FAST_NS` that climbs from zero, tokens/s. The sum over all flows is the EWMA of
         the limiter's arrivals, whichever flows come and go."""
         self.last = 0.0
-        """Rate over the last interval, bytes/s."""
+        """Rate over the last interval, tokens/s."""
         self.age_ns = 0
         self.silent_ns = 0
         self.unhit_ns = NEVER_NS
@@ -178,7 +178,7 @@ class FlowState:
 
 
 class FlowRates:
-    """Smoothed rate of each flow of the sample, in bytes/s."""
+    """Smoothed rate of each flow of the sample, in tokens/s."""
 
     def __init__(
         self, capacity: int = CAPACITY, history: float = HISTORY, item: int = BYTES.item
@@ -197,12 +197,12 @@ class FlowRates:
 
     @property
     def rates(self) -> list[float]:
-        """The rates of the flows in the sample, bytes/s, in no order."""
+        """The rates of the flows in the sample, tokens/s, in no order."""
         return [flow.rate for flow in self._flows.values()]
 
     @property
     def total(self) -> float:
-        """Sum of all rates, flows outside the sample included, bytes/s."""
+        """Sum of all rates, flows outside the sample included, tokens/s."""
         return sum(self.rates) + self.rest.rate
 
     @property
@@ -213,7 +213,7 @@ class FlowRates:
     def update(
         self,
         counted: Mapping[FlowId, int],
-        arrived_bytes: int,
+        arrived_tokens: int,
         interval_ns: int,
         hits: Collection[FlowId] = (),
     ) -> list[FlowId]:
@@ -233,7 +233,7 @@ class FlowRates:
             if flow is None:
                 flow = self._flows[key] = FlowState()
             flow.update(size, interval_ns, alpha, fast_alpha, hit=key in hits, item=self._item)
-        rest = arrived_bytes - sum(counted.values()) - self._ahead
+        rest = arrived_tokens - sum(counted.values()) - self._ahead
         self._ahead = max(-rest, 0)
         rest = max(rest, 0)
         self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False, item=self._item)
@@ -260,7 +260,7 @@ class FlowRates:
 
 
 def unbottlenecked_rate(rates: Iterable[float], cluster: float = CLUSTER) -> float | None:
-    """Rate of an unbottlenecked flow in bytes/s, or None where no flow has a rate.
+    """Rate of an unbottlenecked flow in tokens/s, or None where no flow has a rate.
 
     The largest f that is the mean of all rates at or above `cluster` * f. `cluster` = 1 is the
     paper's rule, the fastest flow.

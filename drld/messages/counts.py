@@ -68,12 +68,12 @@ class Counts:
         arrived, forwarded, dropped = self._read
         measurement = Measurement(
             interval_ns=now_ns - self.read_ns,
-            arrived_bytes=(self.arrived - arrived) * ITEM,
-            arrived_packets=self.arrived - arrived,
-            forwarded_bytes=(self.forwarded - forwarded) * ITEM,
-            forwarded_packets=self.forwarded - forwarded,
-            dropped_bytes=(self.dropped - dropped) * ITEM,
-            dropped_packets=self.dropped - dropped,
+            arrived_tokens=(self.arrived - arrived) * ITEM,
+            arrived_items=self.arrived - arrived,
+            forwarded_tokens=(self.forwarded - forwarded) * ITEM,
+            forwarded_items=self.forwarded - forwarded,
+            dropped_tokens=(self.dropped - dropped) * ITEM,
+            dropped_items=self.dropped - dropped,
         )
         self._read = self.arrived, self.forwarded, self.dropped
         self.read_ns = now_ns

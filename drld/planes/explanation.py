@@ -146,13 +146,13 @@ def tried(
         reason = f"the limit is paused: it counts, and {words.drops} nothing"
     elif policer.drop_threshold >> DRAW_BITS:
         reason = f"all {words.item}s are {words.dropped} at random"
-    elif counted.dropped_packets:
+    elif counted.dropped_items:
         reason = above if covered else held
-    elif counted.marked_packets:
+    elif counted.marked_items:
         reason = above
     else:
         reason = held if enforcement.depth is not None else "there is no bucket"
-    acts = words.dropped if counted.dropped_packets else "marked" if counted.marked_packets else ""
+    acts = words.dropped if counted.dropped_items else "marked" if counted.marked_items else ""
     if acts and limit.policy.mode is Mode.SHADOW:
         reason = f"shadow mode; it would be {acts}: {reason}"
     if 0 < policer.drop_threshold < 1 << DRAW_BITS:

@@ -48,18 +48,18 @@ class Policer:
     """One limit's counters, flow sample, random drop, token bucket and flow buckets."""
 
     __slots__ = (
-        "_arrived_bytes",
-        "_arrived_packets",
+        "_arrived_items",
+        "_arrived_tokens",
         "_charged_ns",
-        "_dropped_bytes",
-        "_dropped_packets",
+        "_dropped_items",
+        "_dropped_tokens",
         "_flow",
         "_flow_buckets",
-        "_forwarded_bytes",
-        "_forwarded_packets",
-        "_marked_bytes",
-        "_marked_packets",
-        "_owed_bytes",
+        "_forwarded_items",
+        "_forwarded_tokens",
+        "_marked_items",
+        "_marked_tokens",
+        "_owed_tokens",
         "_read_ns",
         "_slot",
         "_verdict",
@@ -112,39 +112,39 @@ class Policer:
     @property
     def had_traffic(self) -> bool:
         """Whether a packet has arrived since the last read."""
-        return self._arrived_packets > 0
+        return self._arrived_items > 0
 
     def read(self, now_ns: int) -> Measurement:
         """The counts since the last read, which begin at 0 again."""
         flows, hits = self.sample.take()
         measurement = Measurement(
             interval_ns=now_ns - self._read_ns,
-            arrived_bytes=self._arrived_bytes,
-            arrived_packets=self._arrived_packets,
-            forwarded_bytes=self._forwarded_bytes,
-            forwarded_packets=self._forwarded_packets,
-            dropped_bytes=self._dropped_bytes,
-            dropped_packets=self._dropped_packets,
+            arrived_tokens=self._arrived_tokens,
+            arrived_items=self._arrived_items,
+            forwarded_tokens=self._forwarded_tokens,
+            forwarded_items=self._forwarded_items,
+            dropped_tokens=self._dropped_tokens,
+            dropped_items=self._dropped_items,
             flows=flows,
             hits=hits,
-            marked_bytes=self._marked_bytes,
-            marked_packets=self._marked_packets,
-            owed_bytes=self._owed_bytes,
+            marked_tokens=self._marked_tokens,
+            marked_items=self._marked_items,
+            owed_tokens=self._owed_tokens,
         )
         self._read_ns = now_ns
         self._clear()
         return measurement
 
     def _clear(self) -> None:
-        self._arrived_bytes = self._arrived_packets = 0
-        self._forwarded_bytes = self._forwarded_packets = 0
-        self._dropped_bytes = self._dropped_packets = 0
-        self._marked_bytes = self._marked_packets = self._owed_bytes = 0
+        self._arrived_tokens = self._arrived_items = 0
+        self._forwarded_tokens = self._forwarded_items = 0
+        self._dropped_tokens = self._dropped_items = 0
+        self._marked_tokens = self._marked_items = self._owed_tokens = 0
 
     def arrive(self, flow: FlowId, length: int) -> None:
         """Count a packet and sample its flow, whether it will pass or not."""
-        self._arrived_bytes += length
-        self._arrived_packets += 1
+        self._arrived_tokens += length
+        self._arrived_items += 1
         self._slot = self.sample.observe(flow, length)
 
     def refuses(self, length: int, now_ns: int, rng: Random, capable: bool = False) -> bool:
@@ -213,8 +213,8 @@ class Policer:
 
     def drop(self, length: int) -> bool:
         """Count the packet that has just arrived as dropped; return True."""
-        self._dropped_bytes += length
-        self._dropped_packets += 1
+        self._dropped_tokens += length
+        self._dropped_items += 1
         if self._slot is not None:
             self._slot.hits += length
         return True
@@ -226,14 +226,14 @@ class Policer:
             `FORWARD` or `MARK`.
         """
         self.bucket.charge(length)
-        self._forwarded_bytes += length
-        self._forwarded_packets += 1
+        self._forwarded_tokens += length
+        self._forwarded_items += 1
         slot = self._slot
         if slot is not None and self._charged_ns is not None:
             slot.due_ns = self._charged_ns
         if self._verdict is MARK:
-            self._marked_bytes += length
-            self._marked_packets += 1
+            self._marked_tokens += length
+            self._marked_items += 1
             if slot is not None:
                 slot.hits += length
         # A limit in shadow mode touches no packet.
@@ -250,8 +250,8 @@ class Policer:
         bucket.settle(now_ns)
         owed = 0 if bucket.depth is None else length - min(max(bucket.tokens, 0), length)
         self.arrive(flow, length - owed)
-        self._arrived_bytes += owed
-        self._owed_bytes += owed
+        self._arrived_tokens += owed
+        self._owed_tokens += owed
         self._verdict = FORWARD
         self._charged_ns = None
         buckets, slot = self._flow_buckets, self._slot

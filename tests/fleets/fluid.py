@@ -50,12 +50,12 @@ class FluidDatapath(MemoryDatapath):
         forwarded = min(arrived, round(self.passes(now_ns) * interval_ns / 1e9))
         return Measurement(
             interval_ns=interval_ns,
-            arrived_bytes=arrived,
-            arrived_packets=arrived // 1500,
-            forwarded_bytes=forwarded,
-            forwarded_packets=forwarded // 1500,
-            dropped_bytes=arrived - forwarded,
-            dropped_packets=(arrived - forwarded) // 1500,
+            arrived_tokens=arrived,
+            arrived_items=arrived // 1500,
+            forwarded_tokens=forwarded,
+            forwarded_items=forwarded // 1500,
+            dropped_tokens=arrived - forwarded,
+            dropped_items=(arrived - forwarded) // 1500,
             flows=dict.fromkeys(range(1, self.flows + 1), each),
         )
 

@@ -76,10 +76,10 @@ class HoldDatapath(MemoryDatapath):
         backlog = self._hold.take_backlog()
         return Measurement(
             interval_ns=interval_ns,
-            arrived_bytes=arrived * ITEM,
-            arrived_packets=arrived,
-            forwarded_bytes=arrived * ITEM,
-            forwarded_packets=arrived,
+            arrived_tokens=arrived * ITEM,
+            arrived_items=arrived,
+            forwarded_tokens=arrived * ITEM,
+            forwarded_items=arrived,
             backlog=backlog,
             saturated=self._hold.take_saturated(),
         )

@@ -76,7 +76,7 @@ def ten_of_25_pass(topology: Topology, datapath: RemoteDatapath, family: int) ->
         total = datapath.wait(1, 25)
         assert len(capture.wait(10)) == 10
         assert len(sink.recv(2000)) == PAYLOAD
-    assert (total.arrived_packets, total.arrived_bytes) == (25, 25 * length)
-    assert (total.forwarded_packets, total.forwarded_bytes) == (10, 10 * length)
-    assert (total.dropped_packets, total.dropped_bytes) == (15, 15 * length)
+    assert (total.arrived_items, total.arrived_tokens) == (25, 25 * length)
+    assert (total.forwarded_items, total.forwarded_tokens) == (10, 10 * length)
+    assert (total.dropped_items, total.dropped_tokens) == (15, 15 * length)
     return total

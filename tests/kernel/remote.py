@@ -80,27 +80,25 @@ class RemoteDatapath:
         old = self.totals.get(limit_id, Measurement(0))
         self.totals[limit_id] = Measurement(
             interval_ns=old.interval_ns + new.interval_ns,
-            arrived_bytes=old.arrived_bytes + new.arrived_bytes,
-            arrived_packets=old.arrived_packets + new.arrived_packets,
-            forwarded_bytes=old.forwarded_bytes + new.forwarded_bytes,
-            forwarded_packets=old.forwarded_packets + new.forwarded_packets,
-            dropped_bytes=old.dropped_bytes + new.dropped_bytes,
-            dropped_packets=old.dropped_packets + new.dropped_packets,
+            arrived_tokens=old.arrived_tokens + new.arrived_tokens,
+            arrived_items=old.arrived_items + new.arrived_items,
+            forwarded_tokens=old.forwarded_tokens + new.forwarded_tokens,
+            forwarded_items=old.forwarded_items + new.forwarded_items,
+            dropped_tokens=old.dropped_tokens + new.dropped_tokens,
+            dropped_items=old.dropped_items + new.dropped_items,
             flows=new.flows,
             hits={
                 flow: old.hits.get(flow, 0) + new.hits.get(flow, 0)
                 for flow in {**old.hits, **new.hits}
             },
-            marked_bytes=old.marked_bytes + new.marked_bytes,
-            marked_packets=old.marked_packets + new.marked_packets,
+            marked_tokens=old.marked_tokens + new.marked_tokens,
+            marked_items=old.marked_items + new.marked_items,
         )
         return self.totals[limit_id]
 
     def wait(self, limit_id: int, packets: int) -> Measurement:
         """The total of a limit, once so many packets have arrived."""
-        return wait_for(
-            lambda: self.total(limit_id), lambda total: total.arrived_packets >= packets
-        )
+        return wait_for(lambda: self.total(limit_id), lambda total: total.arrived_items >= packets)
 
     def kill(self) -> None:
         """End the process at once, as the kernel's OOM killer would."""

@@ -78,7 +78,7 @@ def test_packets_that_arrived_apart_pass_though_they_are_read_at_once(
     datapath.flush()
     assert datapath.drain() == PACKETS
     total = datapath.total(1)
-    assert (total.forwarded_packets, total.dropped_packets) == (PACKETS, 0)
+    assert (total.forwarded_items, total.dropped_items) == (PACKETS, 0)
     assert charged(datapath, source) == (PACKETS, 0)
     assert went_wrong(datapath) == {}
 
@@ -92,7 +92,7 @@ def test_read_at_once_they_are_a_burst(topology: Topology, start: Start, interfa
     datapath.freeze()
     assert datapath.drain() == PACKETS
     total = datapath.total(1)
-    assert (total.forwarded_packets, total.dropped_packets) == (1, PACKETS - 1)
+    assert (total.forwarded_items, total.dropped_items) == (1, PACKETS - 1)
     assert datapath.counters()["unstamped"] == PACKETS
     assert "when read" in datapath.reason()
 
@@ -108,7 +108,7 @@ def test_a_burst_is_a_burst_whenever_it_is_read(
     send_udp(topology, SINK[4], PACKETS)
     assert queued(topology, PACKETS) == PACKETS
     datapath.drain()
-    assert datapath.total(1).forwarded_packets == 3
+    assert datapath.total(1).forwarded_items == 3
 
 
 @both_stamps
@@ -138,7 +138,7 @@ def test_a_tcp_stream_is_stamped_segment_by_segment(
             sent.result()
     assert received == size
     total = datapath.wait(1, 1 + size // 1460)
-    assert charged(datapath, source) == (total.arrived_packets, 0)
+    assert charged(datapath, source) == (total.arrived_items, 0)
 
 
 def send_local(topology: Topology, packets: int, *, source: str | None = None) -> None:
@@ -167,8 +167,8 @@ def test_forwarded_and_own_packets_are_counted_once(
         send_local(topology, 4)
         send_local(topology, 5, source="192.0.2.9")
         assert len(capture.wait(12)) == 12
-    assert datapath.total(1).arrived_packets == 12
-    assert datapath.total(2).arrived_packets == 3
+    assert datapath.total(1).arrived_items == 12
+    assert datapath.total(2).arrived_items == 3
     assert charged(datapath, source) == (6, 9)
 
 
@@ -180,7 +180,7 @@ def test_nobody_is_charged_for_what_the_firewall_refuses(topology: Topology, sta
     try:
         send_udp(topology, SINK[4], 3, port=7000)
         send_udp(topology, SINK[4], 2, port=7001)
-        assert datapath.wait(1, 2).arrived_packets == 2
+        assert datapath.wait(1, 2).arrived_items == 2
     finally:
         topology.run("limiter", "iptables", "-D", *refusal)
 
@@ -200,5 +200,5 @@ def test_a_reload_keeps_every_packet_limited_once(topology: Topology, start: Sta
     datapath.attach((plain, UNLIMITED))
     assert sorted(our_rules(topology)) == sorted(stamped)
     send_udp(topology, SINK[4], 2)
-    assert datapath.wait(1, 6).arrived_packets == 6
+    assert datapath.wait(1, 6).arrived_items == 6
     assert charged(datapath) == (4, 2)

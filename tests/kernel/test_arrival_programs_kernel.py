@@ -119,7 +119,7 @@ def test_marks_and_other_filters_are_left_alone(
     with topology.capture() as capture:
         send_udp(topology, SINK[4], 5)
         assert len(capture.wait(5)) == 5
-    assert datapath.total(1).arrived_packets == 5
+    assert datapath.total(1).arrived_items == 5
     assert charged(datapath) == (5, 0)
     listed = topology.run("limiter", "iptables", "-t", "mangle", "-nvxL", "POSTROUTING")
     (row,) = [line.split() for line in listed.splitlines() if "0x5f" in line]
@@ -234,7 +234,7 @@ def test_a_killed_daemons_filters_are_replaced(
     second.attach(*((spec, UNLIMITED) for spec in specs))
     assert len(filters(topology)) == (len(left) if then == "auto" else 0)
     send_udp(topology, SINK[4], 3)
-    assert second.wait(2, 3).arrived_packets == 3
+    assert second.wait(2, 3).arrived_items == 3
     second.detach()
     assert (our_rules(topology), queues(topology), filters(topology)) == ([], [], [])
 

@@ -215,16 +215,16 @@ def compare(bench: Bench, gate: Gate, example: object) -> None:
         policer = gate._policers[limit.id]
         counted = bench.state.counts(bench.slots[limit.id])
         assert counted == Counts(
-            forwarded_bytes=policer._forwarded_bytes,
-            forwarded_packets=policer._forwarded_packets,
-            dropped_bytes=policer._dropped_bytes,
-            dropped_packets=policer._dropped_packets,
-            refused_bytes=policer._arrived_bytes
-            - policer._forwarded_bytes
-            - policer._dropped_bytes,
-            refused_packets=policer._arrived_packets
-            - policer._forwarded_packets
-            - policer._dropped_packets,
+            forwarded_bytes=policer._forwarded_tokens,
+            forwarded_packets=policer._forwarded_items,
+            dropped_bytes=policer._dropped_tokens,
+            dropped_packets=policer._dropped_items,
+            refused_bytes=policer._arrived_tokens
+            - policer._forwarded_tokens
+            - policer._dropped_tokens,
+            refused_packets=policer._arrived_items
+            - policer._forwarded_items
+            - policer._dropped_items,
             marked_bytes=0,
             marked_packets=0,
         ), (limit, example)

@@ -331,18 +331,18 @@ class Pair:
         for slot, (policer, record) in enumerate(zip(self.policers, self.records, strict=True)):
             counted = self.bench.state.counts(slot)
             assert counted[:2] + counted[3:4] == (
-                policer._forwarded_bytes,
-                policer._dropped_bytes,
-                policer._marked_bytes,
+                policer._forwarded_tokens,
+                policer._dropped_tokens,
+                policer._marked_tokens,
             )
-            assert sum(counted[:3]) == policer._arrived_bytes
+            assert sum(counted[:3]) == policer._arrived_tokens
             if self.whole:
                 assert counted[4:6] + counted[7:] == (
-                    policer._forwarded_packets,
-                    policer._dropped_packets,
-                    policer._marked_packets,
+                    policer._forwarded_items,
+                    policer._dropped_items,
+                    policer._marked_items,
                 )
-                assert sum(counted[4:7]) == policer._arrived_packets
+                assert sum(counted[4:7]) == policer._arrived_items
             assert self.sampled(slot) == {
                 identity(flow): (state.size, state.due_ns, state.hits)
                 for flow, state in policer.sample._slots.items()
@@ -632,7 +632,7 @@ def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
     assert verdicts(pair, 0, 6, ecn=2) == [MARK] * 4 + [DROP, DROP]
     pair.reload(Reload(0, Mode.SHADOW, Excess.MARK))
     assert verdicts(pair, 0, ecn=2) == [FORWARD] * 4
-    assert pair.policers[0]._dropped_packets == 8
+    assert pair.policers[0]._dropped_items == 8
 
 
 def test_flows_are_not_policed_while_the_daemon_is_dead(benches: dict[int, Bench]) -> None:

@@ -102,8 +102,8 @@ def passed(topology: Topology, datapath: RemoteKernelDatapath, count: int) -> in
     """How many of these packets limit 1 lets pass."""
     before = datapath.total(1)
     send_udp(topology, SINK[4], count)
-    after = datapath.wait(1, before.arrived_packets + count)
-    return after.forwarded_packets - before.forwarded_packets
+    after = datapath.wait(1, before.arrived_items + count)
+    return after.forwarded_items - before.forwarded_items
 
 
 @both_families
@@ -129,7 +129,7 @@ def test_a_credit_is_granted_once(topology: Topology, start: Start) -> None:
         datapath.program(1, granted)
         datapath.program(1, replace(granted, fill_rate=1))
     send_udp(topology, SINK[4], 5)
-    assert datapath.wait(1, 10).forwarded_packets == 7
+    assert datapath.wait(1, 10).forwarded_items == 7
 
 
 def test_evicted_flows_make_room(topology: Topology, start: Start) -> None:
@@ -150,10 +150,10 @@ def test_all_limits_of_a_packet_are_charged_or_none(topology: Topology, start: S
     datapath.attach((customer, only(20)), (shadow, only(4)), (site, only(10)))
     send_udp(topology, SINK[4], 25)
     total = {each: datapath.wait(each, 25) for each in (1, 2, 3)}
-    assert (total[1].forwarded_packets, total[1].dropped_packets) == (10, 15)
-    assert (total[2].forwarded_packets, total[2].dropped_packets) == (4, 21)
+    assert (total[1].forwarded_items, total[1].dropped_items) == (10, 15)
+    assert (total[2].forwarded_items, total[2].dropped_items) == (4, 21)
     # What the site refused cost the customer nothing.
-    assert (total[3].forwarded_packets, total[3].dropped_packets) == (10, 0)
+    assert (total[3].forwarded_items, total[3].dropped_items) == (10, 0)
 
 
 def test_detach_leaves_nothing(topology: Topology, start: Start, way: str) -> None:
@@ -176,8 +176,8 @@ def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start, wa
     datapath.attach((limit(3, "in0"), only(100)), (limit(1), only(10)))
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
-    assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
-    assert datapath.wait(3, 20).forwarded_packets == 20
+    assert (total.forwarded_items, total.arrived_items) == (10, 24)
+    assert datapath.wait(3, 20).forwarded_items == 20
     datapath.attach((limit(3, "in0"), only(100)))
     assert filters(topology) == expected(way, "in0 ingress")
 
@@ -193,7 +193,7 @@ def test_a_reload_that_changes_no_match_needs_no_new_program(
     assert after == before
     assert [len(each) for each in after] == [1, 1]
     send_udp(topology, SINK[4], 30)
-    assert datapath.wait(1, 30).forwarded_packets == 4
+    assert datapath.wait(1, 30).forwarded_items == 4
     datapath.attach((limit(1, burst=70_000), only(4)), (limit(2, "in0", "10.92.1.0/24"), NOTHING))
     assert identities(topology, "out0", "egress") == before[0]
     assert identities(topology, "in0", "ingress") != before[1]
@@ -246,7 +246,7 @@ def test_more_limits_than_the_maps_have_room_for_move(topology: Topology, start:
     datapath.attach((limit(1), only(10)), *others(2, 198))
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
-    assert (total.forwarded_packets, total.arrived_packets) == (10, 24)
+    assert (total.forwarded_items, total.arrived_items) == (10, 24)
 
 
 class Recorded:
@@ -308,8 +308,8 @@ def test_packets_that_come_while_limits_move_are_charged_and_counted() -> None:
         attach(100)
         arrive(5)
         total = datapath.read(1, time.monotonic_ns())
-    assert (total.arrived_packets, total.forwarded_packets) == (9, 6)
-    assert (total.arrived_bytes, total.forwarded_bytes) == (900, 600)
+    assert (total.arrived_items, total.forwarded_items) == (9, 6)
+    assert (total.arrived_tokens, total.forwarded_tokens) == (900, 600)
 
 
 @pytest.mark.parametrize("flow", [None, SourcePrefix(24)])
@@ -374,7 +374,7 @@ def test_a_refused_reload_changes_nothing(topology: Topology, start: Start) -> N
         datapath.attach((limit(2), UNLIMITED), (limit(3, "out9"), UNLIMITED))
     assert caught.value.limits.keys() == {3}
     send_udp(topology, SINK[4], 20)
-    assert datapath.wait(1, 20).forwarded_packets == 10
+    assert datapath.wait(1, 20).forwarded_items == 10
 
 
 def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> None:
@@ -422,8 +422,8 @@ def test_two_limiters_police_one_interface(topology: Topology, start: Start, way
     other.attach((limit(1), only(3)))
     send_udp(topology, SINK[4], 10)
     # The newest program comes first; the others see what it lets pass.
-    assert other.wait(1, 10).forwarded_packets == 3
-    assert first.wait(1, 3).forwarded_packets == 3
+    assert other.wait(1, 10).forwarded_items == 3
+    assert first.wait(1, 3).forwarded_items == 3
     assert filters(topology).count("out0 egress") == 2
     first.detach()
     assert filters(topology) == expected(way, "out0 egress")
@@ -562,13 +562,13 @@ def test_an_interface_that_comes_back_with_another_link_layer_is_limited(
         datapath = start()
         datapath.attach((limit(1, "again0", destination="10.93.0.2"), only(5, 128)))
         send(3)
-        assert datapath.wait(1, 3).forwarded_packets == 3
+        assert datapath.wait(1, 3).forwarded_items == 3
         topology.run("limiter", "ip", "link", "del", "again0")
         make("tap")
         assert wait_for(datapath.counters, partial(reattached, 1))["reattached"] == 1
         send(10)
         total = datapath.wait(1, 13)
-        assert (total.arrived_packets, total.forwarded_packets) == (13, 5)
+        assert (total.arrived_items, total.forwarded_items) == (13, 5)
     finally:
         topology.run("limiter", "ip", "link", "del", "again0", check=False)
 

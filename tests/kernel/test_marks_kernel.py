@@ -135,8 +135,8 @@ def test_a_capable_flow_beyond_its_bucket_is_marked_and_then_dropped(
         send(topology, family, NOT_ECT, 25, port=7002)
         total = datapath.wait(1, 50)
         assert received(sink, 9) == [NOT_ECT] * 9
-    assert (total.marked_packets, total.marked_bytes) == (11, 11 * LENGTH[family])
-    assert (total.forwarded_packets, total.dropped_packets) == (29, 21)
+    assert (total.marked_items, total.marked_tokens) == (11, 11 * LENGTH[family])
+    assert (total.forwarded_items, total.dropped_items) == (29, 21)
     assert sorted(total.hits.values()) == [16 * LENGTH[family]] * 2
 
 
@@ -148,7 +148,7 @@ def test_what_bears_the_mark_already_keeps_it(topology: Topology, datapaths: Dat
         send(topology, 4, CE, 25)
         total = datapath.wait(1, 25)
         assert received(sink, 20) == [CE] * 20
-    assert total.marked_packets == 11
+    assert total.marked_items == 11
 
 
 @both_families
@@ -170,9 +170,9 @@ def test_of_several_limits_one_mark_marks(
         total = datapath.wait(1, 25)
         assert received(sink, 18) == [ECT_1] * 9 + [CE] * 9
     # What the site refuses is charged to no bucket and marked by nobody.
-    assert (total.marked_packets, total.dropped_packets) == (9, 0)
-    assert datapath.wait(2, 25).dropped_packets == 7
-    assert datapath.wait(3, 25).marked_packets == 6
+    assert (total.marked_items, total.dropped_items) == (9, 0)
+    assert datapath.wait(2, 25).dropped_items == 7
+    assert datapath.wait(3, 25).marked_items == 6
 
 
 @both_datapaths
@@ -194,7 +194,7 @@ def test_a_reload_lets_a_limit_mark_and_keeps_its_flows(
         send(topology, 4, ECT_0, 12)
         total = datapath.wait(1, 36)
         assert received(sink, 9) == [ECT_0] * 9
-    assert (total.forwarded_packets, total.marked_packets, total.dropped_packets) == (29, 11, 7)
+    assert (total.forwarded_items, total.marked_items, total.dropped_items) == (29, 11, 7)
 
 
 @pytest.fixture
@@ -260,6 +260,6 @@ def test_a_stream_whose_every_packet_is_marked_arrives_whole(
     total = datapath.total(1)
     # All but what is not ECN-capable, which may be dropped: SYN, pure acknowledgements, FIN, and
     # what is sent again (RFC 3168, section 6.1.5), as it is on a host that is late.
-    assert total.marked_bytes >= len(content)
-    control = LARGEST_CONTROL * total.dropped_packets
-    assert total.dropped_bytes <= control + LARGEST_DATA * repeated
+    assert total.marked_tokens >= len(content)
+    control = LARGEST_CONTROL * total.dropped_items
+    assert total.dropped_tokens <= control + LARGEST_DATA * repeated

@@ -64,9 +64,9 @@ def test_marks_are_seen_and_stay(topology: Topology, start: Start) -> None:
     )
     send_udp(topology, SINK[4], 3, port=7000)
     send_udp(topology, SINK[4], 2, port=7001)
-    assert datapath.wait(2, 3).arrived_packets == 3
-    assert datapath.wait(3, 2).arrived_packets == 2
-    assert datapath.total(1).arrived_packets == 3
+    assert datapath.wait(2, 3).arrived_items == 3
+    assert datapath.wait(3, 2).arrived_items == 2
+    assert datapath.total(1).arrived_items == 3
     seen = topology.run("limiter", "iptables", "-nvxL", "FORWARD")
     (row,) = [line.split() for line in seen.splitlines() if "0x15" in line]
     assert row[0] == "3"
@@ -92,7 +92,7 @@ def test_a_queue_that_somebody_holds_is_left_alone(topology: Topology, start: St
     assert second.queue() == taken + 1
     assert queues(topology) == [taken, taken + 1]
     send_udp(topology, SINK[4], 3)
-    assert second.wait(1, 3).arrived_packets == 3
+    assert second.wait(1, 3).arrived_items == 3
     second.detach()
     assert queues(topology) == [taken]
 
@@ -103,11 +103,11 @@ def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
     two.attach((limit(1, "out0", SINK[4]), only(4)))
     with topology.capture() as capture:
         send_udp(topology, SINK[4], 10)
-        assert one.wait(1, 10).forwarded_packets == 6
-        assert two.wait(1, 6).forwarded_packets == 4
+        assert one.wait(1, 10).forwarded_items == 6
+        assert two.wait(1, 6).forwarded_items == 4
         one.detach()
         send_udp(topology, SINK[4], 5)
-        assert two.wait(1, 11).arrived_packets == 11
+        assert two.wait(1, 11).arrived_items == 11
         assert len(capture.wait(4)) == 4
 
 
@@ -125,7 +125,7 @@ def test_rules_may_be_the_operators(topology: Topology, start: Start, firewall: 
         topology.run("limiter", "iptables-restore", "--noflush", stdin=script)
     installed = our_rules(topology)
     send_udp(topology, SINK[4], 5)
-    assert datapath.wait(1, 5).forwarded_packets == 2
+    assert datapath.wait(1, 5).forwarded_items == 2
     datapath.detach()
     assert our_rules(topology) == installed
 
@@ -143,9 +143,9 @@ def test_leftovers_of_a_killed_run_are_replaced(topology: Topology, start: Start
     second.attach((limit(2, "out0", SINK[4]), only(2)))
     with topology.capture() as capture:
         send_udp(topology, SINK[4], 5)
-        assert second.wait(2, 5).forwarded_packets == 2
+        assert second.wait(2, 5).forwarded_items == 2
         assert len(capture.wait(2)) == 2
-    assert second.total(2).arrived_packets == 5  # once each, not once for each leftover
+    assert second.total(2).arrived_items == 5  # once each, not once for each leftover
     second.detach()
     assert our_rules(topology) == []
 
@@ -192,7 +192,7 @@ def test_packets_flow_while_a_tool_takes_its_time(
             assert reload.is_alive()
             opened.write("go on\n")
         reload.join()
-        assert datapath.wait(1, 5).forwarded_packets == 4
+        assert datapath.wait(1, 5).forwarded_items == 4
         send_udp(topology, SINK[4], 3)
         assert len(capture.wait(7)) == 7
 
@@ -211,7 +211,7 @@ def test_a_failed_attach_leaves_nothing_behind(
     switch.unlink()
     datapath.attach((limit(1, "out0"), UNLIMITED))
     send_udp(topology, SINK[4], 2)
-    assert datapath.wait(1, 2).arrived_packets == 2
+    assert datapath.wait(1, 2).arrived_items == 2
 
 
 def test_a_failed_attach_leaves_what_a_killed_run_left(
@@ -234,7 +234,7 @@ def test_a_failed_attach_leaves_what_a_killed_run_left(
         switch.unlink()
         second.attach((limit(2, "out0", SINK[4]), UNLIMITED))
         send_udp(topology, SINK[4], 2)
-        assert second.wait(2, 2).arrived_packets == 2
+        assert second.wait(2, 2).arrived_items == 2
         assert len(capture.wait(2)) == 2
     second.detach()
     assert our_rules(topology) == []
@@ -253,7 +253,7 @@ def test_a_failed_reload_changes_nothing(
     # Chains that were made anew are listed in another order.
     assert sorted(our_rules(topology)) == sorted(before)
     send_udp(topology, SINK[4], 2)
-    assert datapath.wait(1, 2).arrived_packets == 2
+    assert datapath.wait(1, 2).arrived_items == 2
     switch.unlink()
     datapath.detach()
     assert our_rules(topology) == []

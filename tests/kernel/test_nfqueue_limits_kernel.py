@@ -100,15 +100,15 @@ def test_tcp_arrives_whole_at_the_rate_of_the_bucket(
 
         # The last acknowledgement may still be under way.
         total, captured = wait_for(
-            counted, lambda seen: sum(map(len, seen[1])) == seen[0].forwarded_bytes
+            counted, lambda seen: sum(map(len, seen[1])) == seen[0].forwarded_tokens
         )
     assert received == payload
     # The queue splits what the sender's GSO put together: every packet has its size on the wire.
     assert max(map(len, captured)) <= 1500
-    assert sum(map(len, captured)) == total.forwarded_bytes
-    assert total.arrived_bytes == total.forwarded_bytes + total.dropped_bytes
+    assert sum(map(len, captured)) == total.forwarded_tokens
+    assert total.arrived_tokens == total.forwarded_tokens + total.dropped_tokens
     elapsed_s = total.interval_ns / NS_PER_S
-    assert total.forwarded_bytes <= bucket.depth + bucket.fill_rate * elapsed_s  # type: ignore[operator]
+    assert total.forwarded_tokens <= bucket.depth + bucket.fill_rate * elapsed_s  # type: ignore[operator]
 
 
 def _tcp(packet: bytes) -> bool:
@@ -151,8 +151,8 @@ def test_any_protocol_is_limited(topology: Topology, start: Start, name: str) ->
         total = datapath.wait(1, 7)
         captured = capture.wait(3)
     assert [len(packet) for packet in captured] == [len(data)] * 3
-    assert (total.arrived_bytes, total.forwarded_bytes) == (7 * len(data), 3 * len(data))
-    assert total.dropped_packets == 4
+    assert (total.arrived_tokens, total.forwarded_tokens) == (7 * len(data), 3 * len(data))
+    assert total.dropped_items == 4
     assert went_wrong(datapath) == {}
 
 
@@ -179,8 +179,8 @@ def test_later_fragments_fall_under_prefix_limits_but_not_under_port_limits(
         total = datapath.wait(2, 6)
         assert len(capture.wait(3)) == 3
     by_port = datapath.total(1)
-    assert (by_port.arrived_packets, by_port.arrived_bytes) == (2, 2 * len(packets[0]))
-    assert (total.arrived_bytes, total.forwarded_bytes) == (
+    assert (by_port.arrived_items, by_port.arrived_tokens) == (2, 2 * len(packets[0]))
+    assert (total.arrived_tokens, total.forwarded_tokens) == (
         2 * sum(map(len, packets)),
         sum(map(len, packets)),
     )
@@ -204,7 +204,7 @@ def test_packets_whose_headers_end_early_are_limited_by_what_can_be_read(
         topology.send([short, long, short, long])
         total = datapath.wait(1, 4)
         assert sorted(map(len, capture.wait(2))) == sorted([len(short), len(long)])
-    assert total.arrived_bytes == 2 * (len(short) + len(long))
+    assert total.arrived_tokens == 2 * (len(short) + len(long))
     counters = datapath.counters()
     assert (counters["malformed"], counters["truncated"]) == (2, 2)
 
@@ -222,14 +222,14 @@ def test_the_other_direction_and_what_no_limit_names_pass(topology: Topology, st
     ):
         send_udp(topology, SINK[4], 3)  # refused
         send_udp(topology, SINK_TOO[4], 4)  # not limited
-        assert datapath.wait(1, 3).dropped_packets == 3
+        assert datapath.wait(1, 3).dropped_items == 3
         assert len(capture.wait(4)) == 4
         sink.sendto(b"answer", (SOURCE[4], 9000))
         back.settimeout(30)
         assert back.recv(100) == b"answer"
     # All seven were looked at on their way in, where only TCP_NUMBER is limited.
     assert datapath.counters()["unmatched"] >= 7
-    assert datapath.total(2).arrived_packets == 0
+    assert datapath.total(2).arrived_items == 0
 
 
 def test_packets_to_and_from_the_limiter_itself_are_limited(
@@ -242,12 +242,12 @@ def test_packets_to_and_from_the_limiter_itself_are_limited(
     )
     with topology.udp("limiter", "10.91.1.2", 9000) as local, topology.capture() as capture:
         send_udp(topology, "10.91.1.2", 5)
-        assert datapath.wait(1, 5).forwarded_packets == 2
+        assert datapath.wait(1, 5).forwarded_items == 2
         for _ in range(2):
             assert len(local.recv(2000)) == 100
         for _ in range(5):
             local.sendto(bytes(100), (SINK[4], 9000))
-        assert datapath.wait(2, 5).forwarded_packets == 3
+        assert datapath.wait(2, 5).forwarded_items == 3
         assert len(capture.wait(3)) == 3
 
 
@@ -266,11 +266,11 @@ def test_several_limits_are_all_charged_or_none(topology: Topology, start: Start
         # The customer paid only for what the site let through: three are left.
         datapath.program(2, Enforcement(fill_rate=0, depth=None))
         send_udp(topology, SINK[4], 5)
-        assert datapath.wait(1, 17).forwarded_packets == 8
+        assert datapath.wait(1, 17).forwarded_items == 8
         assert len(capture.wait(13)) == 13
-    assert (customer.arrived_packets, customer.forwarded_packets) == (12, 5)
-    assert customer.dropped_packets == 0
-    assert (site.arrived_packets, site.forwarded_packets, site.dropped_packets) == (17, 10, 7)
+    assert (customer.arrived_items, customer.forwarded_items) == (12, 5)
+    assert customer.dropped_items == 0
+    assert (site.arrived_items, site.forwarded_items, site.dropped_items) == (17, 10, 7)
 
 
 def test_shadow_mode_counts_and_forwards_everything(topology: Topology, start: Start) -> None:
@@ -280,4 +280,4 @@ def test_shadow_mode_counts_and_forwards_everything(topology: Topology, start: S
         send_udp(topology, SINK[4], 10)
         total = datapath.wait(1, 10)
         assert len(capture.wait(10)) == 10
-    assert (total.forwarded_packets, total.dropped_packets) == (4, 6)
+    assert (total.forwarded_items, total.dropped_items) == (4, 6)

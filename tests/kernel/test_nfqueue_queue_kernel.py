@@ -128,7 +128,7 @@ def test_a_packet_whose_judgement_raises_gets_the_verdict_of_a_dead_daemon(
         counters = wait_for(datapath.counters, lambda counters: counters["errors"] >= 5)
         datapath.break_judging(False)
         send_udp(topology, SINK[4], 3)
-        assert datapath.wait(1, 3).forwarded_packets == 3
+        assert datapath.wait(1, 3).forwarded_items == 3
         expected = 8 if on_failure is OnFailure.OPEN else 3
         assert len(capture.wait(expected)) == expected
     assert counters["errors"] == 5
@@ -145,7 +145,7 @@ def test_a_reload_keeps_tokens_and_counters(topology: Topology, start: Start) ->
     )
     send_udp(topology, SINK_TOO[4], 6)
     total = datapath.wait(1, 12)
-    assert (total.arrived_packets, total.forwarded_packets) == (12, 10)
+    assert (total.arrived_items, total.forwarded_items) == (12, 10)
     with pytest.raises(KeyError):
         datapath.total(2)
 
@@ -179,13 +179,13 @@ def test_no_packet_slips_through_a_reload(topology: Topology, start: Start) -> N
             sender.join()
         total = wait_for(
             lambda: datapath.total(1),
-            lambda total: total.arrived_packets + datapath.counters()["overflow"] >= sent,
+            lambda total: total.arrived_items + datapath.counters()["overflow"] >= sent,
         )
         assert capture.wait(0) == []
-    assert total.arrived_packets == total.dropped_packets
+    assert total.arrived_items == total.dropped_items
     # A slow host may fill the queue meanwhile.
-    assert total.arrived_packets + datapath.counters()["overflow"] == sent
-    assert total.arrived_packets > 50
+    assert total.arrived_items + datapath.counters()["overflow"] == sent
+    assert total.arrived_items > 50
 
 
 def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start) -> None:
@@ -197,7 +197,7 @@ def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start)
         wait_for(lambda: waiting(topology), lambda waiting: waiting == 10)
         datapath.detach()
         assert len(capture.wait(4)) == 4
-    assert datapath.total(1).forwarded_packets == 4
+    assert datapath.total(1).forwarded_items == 4
 
 
 def test_a_drain_is_bounded(topology: Topology, start: Start) -> None:
@@ -223,7 +223,7 @@ def test_every_packet_gets_its_own_verdict_however_they_mix(
             sender.sendto(number.to_bytes(2, "big"), (SINK[4], 9000 if passing else 9001))
         wait_for(lambda: waiting(topology), lambda waiting: waiting == len(passes))
         datapath.pause(False)
-        assert datapath.wait(1, passes.count(False)).dropped_packets == passes.count(False)
+        assert datapath.wait(1, passes.count(False)).dropped_items == passes.count(False)
         seen = [int.from_bytes(packet[28:30], "big") for packet in capture.wait(passes.count(True))]
     assert seen == [number for number, passing in enumerate(passes) if passing]
     assert waiting(topology) == 0
@@ -239,7 +239,7 @@ def test_what_does_not_fit_into_the_queue_is_counted(topology: Topology, start: 
         datapath.pause(False)
         total = datapath.wait(1, QUEUE_PACKETS)
         assert len(capture.wait(QUEUE_PACKETS)) == QUEUE_PACKETS
-    assert total.arrived_packets == QUEUE_PACKETS
+    assert total.arrived_items == QUEUE_PACKETS
     assert datapath.counters()["overflow"] == 100
 
 
@@ -261,12 +261,12 @@ def test_an_interface_may_go_and_come_back(topology: Topology, start: Start) -> 
         datapath.attach((limit(1, "in1", "10.91.4.2"), UNLIMITED))
         with topology.udp("sink", "10.91.4.1") as sender:
             sender.sendto(b"", ("10.91.4.2", 9000))
-        assert datapath.wait(1, 1).arrived_packets == 1
+        assert datapath.wait(1, 1).arrived_items == 1
         topology.run("limiter", "ip", "link", "delete", "in1")
         assert make() != first
         with topology.udp("sink", "10.91.4.1") as sender:
             sender.sendto(b"", ("10.91.4.2", 9000))
-        assert datapath.wait(1, 2).arrived_packets == 2
+        assert datapath.wait(1, 2).arrived_items == 2
     finally:
         topology.run("limiter", "ip", "link", "delete", "in1")
 

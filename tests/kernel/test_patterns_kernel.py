@@ -116,7 +116,7 @@ def test_interfaces_of_a_pattern_come_and_go(topology: Topology, datapath: Remot
         send(topology, 0, 3)
         send(topology, 1, 4)
         sent += 7
-        assert datapath.wait(1, sent).arrived_packets == sent
+        assert datapath.wait(1, sent).arrived_items == sent
         if isinstance(datapath, RemoteKernelDatapath):
             (one,), (other,) = (identities(topology, f"px{each}", "egress") for each in (0, 1))
             assert one == other  # interfaces with the same limits share a program
@@ -139,14 +139,14 @@ def test_a_packet_that_crosses_two_interfaces_of_a_pattern_counts_once(
     below = ["px0 out"] if kind != "wireguard" else ["px0 out", "px9 out"]
     settled(datapath, *below)
     send(topology, 9, 5)
-    assert datapath.wait(1, 5).arrived_packets == 5
+    assert datapath.wait(1, 5).arrived_items == 5
     # A stack that is made while the daemon runs is the same.
     ip(topology, "link del px9")
     settled(datapath, "px0 out")
     ip(topology, *KINDS[kind], "link set px0 up", *address(9))
     settled(datapath, *below)
     send(topology, 9, 5)
-    assert datapath.wait(1, 10).arrived_packets == 10
+    assert datapath.wait(1, 10).arrived_items == 10
     datapath.detach()
 
 
@@ -178,7 +178,7 @@ def test_a_packet_that_is_bridged_counts_once_in_each_direction(
             for _ in range(5):
                 link.send(bytes(frame))
         for each in limits:
-            assert datapath.wait(each.id, 5).arrived_packets == 5
+            assert datapath.wait(each.id, 5).arrived_items == 5
     finally:
         datapath.kill()
         remove(topology)

@@ -58,9 +58,9 @@ def measured(rng: Random, scale: int) -> Measurement:
     dropped = rng.choice((0, arrived // 4))
     return Measurement(
         interval_ns=TICK_NS,
-        arrived_bytes=scale * arrived,
-        forwarded_bytes=scale * (arrived - dropped),
-        dropped_bytes=scale * dropped,
+        arrived_tokens=scale * arrived,
+        forwarded_tokens=scale * (arrived - dropped),
+        dropped_tokens=scale * dropped,
         flows={key: scale * size for key, size in sizes.items()},
         hits={flow(0): scale * sizes[flow(0)]} if dropped and sizes[flow(0)] else {},
     )

@@ -165,4 +165,4 @@ def test_messages_under_many_limits_all_pass(tmp_path: Path) -> None:
     field = topics._field(tmp_path, 100)
     assert field.round() > 0
     assert field.round() > 0
-    assert field.datapath.read(7, field.now_ns).arrived_packets > 0
+    assert field.datapath.read(7, field.now_ns).arrived_items > 0

@@ -65,7 +65,7 @@ def test_a_limit_that_pauses_is_measured_over_its_whole_interval() -> None:
     bench.run(1, 7)
     bench.packet(2)
     (tick,) = [tick for name, tick in bench.engine.tick(8 * TICK_NS) if name == "slow"]
-    assert tick.measurement.arrived_packets == 1
+    assert tick.measurement.arrived_items == 1
     assert tick.measurement.interval_ns == 4 * TICK_NS
 
 

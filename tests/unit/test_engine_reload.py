@@ -85,7 +85,7 @@ def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() ->
     bench.engine.reconfigure(spec(limit_spec("grd", id=1, name="first")), TICK_NS)
     after = bench.engine.limits[1]
     assert after is not before
-    assert after.totals.arrived_bytes == 1500
+    assert after.totals.arrived_tokens == 1500
 
 
 def test_what_needs_a_restart_is_refused_by_its_key() -> None:

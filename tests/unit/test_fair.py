@@ -283,7 +283,7 @@ def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -
 def test_a_limiter_that_has_spent_its_depth_asks_for_it_like_a_flow() -> None:
     fair = make()
     fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
-    fair.allocate(replace(QUIET, forwarded_bytes=30_000), believed(9.0), in_force(), TICK_NS)
+    fair.allocate(replace(QUIET, forwarded_tokens=30_000), believed(9.0), in_force(), TICK_NS)
     found = fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
     assert found.value > 0
     told = 0.0
@@ -322,7 +322,7 @@ def test_a_limiter_claims_its_next_burst_before_its_account_pays_for_it() -> Non
     limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
     fair.allocate(QUIET, believed(9.0), limit, TICK_NS)
     burst = 30_000 * NS_PER_S / TICK_NS
-    arriving = replace(QUIET, instant_rate=burst, forwarded_bytes=10_000)
+    arriving = replace(QUIET, instant_rate=burst, forwarded_tokens=10_000)
     found = fair.allocate(arriving, believed(9.0), limit, TICK_NS)
     full = 8 * TICK_NS / NS_PER_S * limit.static_rate + DEPTH_ITEMS * BYTES.item
     assert (found.enforcement.depth or 0) < 0.6 * full
@@ -335,7 +335,7 @@ def _depth_after_bursts(bursts: int, idle_ticks: int) -> tuple[int, bool]:
     fair, told = make(), 0.0
     limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
     burst = 20_000
-    arriving = replace(demand(), instant_rate=burst * NS_PER_S / TICK_NS, forwarded_bytes=3_000)
+    arriving = replace(demand(), instant_rate=burst * NS_PER_S / TICK_NS, forwarded_tokens=3_000)
     pause = [QUIET] * (NS_PER_S // TICK_NS)
     for seen in [*(bursts * [arriving, *pause]), *(idle_ticks * [QUIET])]:
         found = fair.allocate(seen, believed(0.0, told), limit, TICK_NS)

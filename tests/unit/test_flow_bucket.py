@@ -66,7 +66,7 @@ def test_a_flow_beyond_its_bucket_gets_the_tokens_above_the_reserve() -> None:
     assert limit.police(flow(1), 1500, 0, RNG)
     read = limit.read(50 * MS)
     assert read.hits == {flow(0): 67 * 1500}
-    assert read.dropped_packets == 67
+    assert read.dropped_items == 67
 
 
 def test_a_packet_that_passes_by_spare_tokens_is_not_charged_to_its_flow() -> None:
@@ -90,9 +90,9 @@ def test_a_capable_flow_is_marked_until_it_owes_two_depths_and_then_dropped() ->
     # The eighth packet leaves 88,000 bytes of 80,000; the ninth would leave 86,500 of 90,000.
     assert verdicts == [FORWARD] * 8 + [MARK] * 12 + [DROP]
     read = limit.read(50 * MS)
-    assert (read.marked_packets, read.marked_bytes) == (12, 18_000)
+    assert (read.marked_items, read.marked_tokens) == (12, 18_000)
     assert read.hits == {flow(0): 13 * 1500}
-    assert read.forwarded_packets == 20
+    assert read.forwarded_items == 20
 
 
 def test_a_flow_that_is_not_capable_is_dropped_instead() -> None:
@@ -104,7 +104,7 @@ def test_in_shadow_mode_no_packet_is_marked() -> None:
     limit = policer(reserve=100_000, excess=Excess.MARK, mode=Mode.SHADOW)
     verdicts = [limit.police(flow(0), 1500, 0, RNG, capable=True) for _ in range(21)]
     assert verdicts == [FORWARD] * 21
-    assert limit.read(50 * MS).marked_packets == 12
+    assert limit.read(50 * MS).marked_items == 12
 
 
 def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
@@ -113,7 +113,7 @@ def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
     verdicts = [police([marking, site], flow(0), 1500, 0, RNG, capable=True) for _ in range(13)]
     assert verdicts == [FORWARD] * 8 + [MARK] * 4 + [DROP]
     # What the site refused was charged to nobody.
-    assert marking.read(1).marked_packets == 4
+    assert marking.read(1).marked_items == 4
 
 
 def test_without_a_rate_flows_are_not_policed() -> None:

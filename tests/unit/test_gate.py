@@ -45,13 +45,13 @@ def test_a_packet_under_no_limit_passes_and_is_counted(gate: Gate) -> None:
     assert judge(gate, udp(), direction=IN)
     assert not judge(gate, udp())
     assert gate.counts.unmatched == 2
-    assert gate.read(1, 1).dropped_packets == 1
+    assert gate.read(1, 1).dropped_items == 1
 
 
 def test_the_ip_length_is_charged_not_the_bytes_copied(gate: Gate) -> None:
     gate.replace([(limit(1), Enforcement(depth=2500))], 0)
     assert [judge(gate, udp(1000)) for _ in range(3)] == [True, True, False]
-    assert gate.read(1, 1).arrived_bytes == 3000
+    assert gate.read(1, 1).arrived_tokens == 3000
 
 
 def test_the_bucket_fills_with_the_time_of_arrival(gate: Gate) -> None:
@@ -70,7 +70,7 @@ def test_odd_packets_are_counted_by_kind(gate: Gate) -> None:
     counts = gate.counts
     assert (counts.fragments, counts.malformed, counts.truncated) == (2, 2, 1)
     assert counts.unmatched == 0  # the limit has no condition that could not be read
-    assert gate.read(1, 1).arrived_packets == 5
+    assert gate.read(1, 1).arrived_items == 5
 
 
 def test_replacing_keeps_limits_that_stay_and_forgets_others(gate: Gate) -> None:
@@ -81,8 +81,8 @@ def test_replacing_keeps_limits_that_stay_and_forgets_others(gate: Gate) -> None
     gate.replace([(narrow, bucket), (limit(3), OPEN)], 0)
     assert not judge(gate, udp(1500))
     read = gate.read(1, 1)
-    assert (read.arrived_packets, read.forwarded_packets) == (2, 1)
-    assert gate.read(3, 1).arrived_packets == 1
+    assert (read.arrived_items, read.forwarded_items) == (2, 1)
+    assert gate.read(3, 1).arrived_items == 1
     with pytest.raises(KeyError):
         gate.read(2, 1)
 

@@ -138,7 +138,7 @@ def test_a_reload_that_the_queue_refuses_changes_nothing(unmarking: NfqueueDatap
     unmarking.attach([(plain, record)], 0)
     with pytest.raises(DatapathError, match="no room"):
         unmarking.attach([(marks, record)], 0)
-    assert unmarking.read(1, TICK_NS).arrived_bytes == 0
+    assert unmarking.read(1, TICK_NS).arrived_tokens == 0
     with pytest.raises(KeyError):
         unmarking.read(2, TICK_NS)
 

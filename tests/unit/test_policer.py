@@ -19,9 +19,9 @@ def test_arrived_forwarded_and_dropped_packets_are_counted() -> None:
     verdicts = [police([limit], flow(0), 1500, 0, RNG) for _ in range(3)]
     assert verdicts == [True, True, False]
     read = limit.read(50 * MS)
-    assert (read.arrived_bytes, read.arrived_packets) == (4500, 3)
-    assert (read.forwarded_bytes, read.forwarded_packets) == (3000, 2)
-    assert (read.dropped_bytes, read.dropped_packets) == (1500, 1)
+    assert (read.arrived_tokens, read.arrived_items) == (4500, 3)
+    assert (read.forwarded_tokens, read.forwarded_items) == (3000, 2)
+    assert (read.dropped_tokens, read.dropped_items) == (1500, 1)
     assert read.interval_ns == 50 * MS
     assert read.flows == {flow(0): 4500}
 
@@ -31,7 +31,7 @@ def test_a_read_starts_a_new_interval_and_keeps_the_flows() -> None:
     police([limit], flow(0), 1500, 0, RNG)
     limit.read(50 * MS)
     read = limit.read(70 * MS)
-    assert (read.interval_ns, read.arrived_bytes, read.flows) == (20 * MS, 0, {flow(0): 0})
+    assert (read.interval_ns, read.arrived_tokens, read.flows) == (20 * MS, 0, {flow(0): 0})
 
 
 def test_evicted_flows_leave_the_sample() -> None:
@@ -49,8 +49,8 @@ def test_all_limits_are_charged_or_none() -> None:
     assert customer.bucket.tokens == 10_000
     read = customer.read(50 * MS)
     # The customer's limit saw the packet; that the site refused it is not the customer's drop.
-    assert (read.arrived_packets, read.forwarded_packets, read.dropped_packets) == (1, 0, 0)
-    assert site.read(50 * MS).dropped_packets == 1
+    assert (read.arrived_items, read.forwarded_items, read.dropped_items) == (1, 0, 0)
+    assert site.read(50 * MS).dropped_items == 1
     assert police([customer, site], flow(0), 1000, 0, RNG)
     assert (customer.bucket.tokens, site.bucket.tokens) == (9000, 0)
 
@@ -61,8 +61,8 @@ def test_the_first_refusal_ends_the_check() -> None:
     customer.bucket.charge(1)
     site.bucket.charge(1)
     assert not police([customer, site], flow(0), 1500, 0, RNG)
-    assert customer.read(1).dropped_packets == 1
-    assert site.read(1).dropped_packets == 0
+    assert customer.read(1).dropped_items == 1
+    assert site.read(1).dropped_items == 0
 
 
 def test_shadow_counts_its_drops_and_refuses_nothing() -> None:
@@ -70,8 +70,8 @@ def test_shadow_counts_its_drops_and_refuses_nothing() -> None:
     site = policer(Enforcement(fill_rate=0, depth=4000))
     assert [police([shadow, site], flow(0), 1500, 0, RNG) for _ in range(3)] == [True, True, False]
     read = shadow.read(50 * MS)
-    assert (read.forwarded_packets, read.dropped_packets) == (1, 2)
-    assert site.read(50 * MS).forwarded_packets == 2
+    assert (read.forwarded_items, read.dropped_items) == (1, 2)
+    assert site.read(50 * MS).forwarded_items == 2
 
 
 def test_a_paused_limit_refuses_nothing() -> None:
@@ -81,7 +81,7 @@ def test_a_paused_limit_refuses_nothing() -> None:
     paused.program(Enforcement(), (), 0)
     assert police([paused], flow(0), 1500, 0, RNG)
     read = paused.read(50 * MS)
-    assert (read.forwarded_packets, read.dropped_packets) == (1, 1)
+    assert (read.forwarded_items, read.dropped_items) == (1, 1)
 
 
 def test_random_drop_comes_first_and_takes_no_token() -> None:
@@ -103,4 +103,4 @@ def test_a_reload_keeps_tokens_and_counters() -> None:
     limit.reconfigure(policy(mode=Mode.SHADOW))
     assert limit.bucket.tokens == 500
     assert police([limit], flow(0), 1500, 0, RNG)
-    assert limit.read(1).arrived_packets == 2
+    assert limit.read(1).arrived_items == 2

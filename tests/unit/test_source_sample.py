@@ -87,6 +87,6 @@ def test_a_reload_empties_the_sample_if_flows_are_something_else() -> None:
         policer.police(key("10.0.0.1", port), 100, 0, RNG)
     measured = policer.read(2)
     assert list(measured.flows.values()) == [300]
-    assert measured.arrived_bytes == 300
+    assert measured.arrived_tokens == 300
     policer.reconfigure(limit)
     assert policer.read(3).flows == {}

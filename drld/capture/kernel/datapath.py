@@ -142,12 +142,12 @@ class KernelDatapath:
         hits = state.hits(counted.slot) if new.dropped_bytes or new.marked_bytes else counted.hits
         measurement = Measurement(
             interval_ns=now_ns - counted.read_ns,
-            arrived_bytes=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
-            arrived_packets=new.forwarded_packets + new.dropped_packets + new.refused_packets,
-            forwarded_bytes=new.forwarded_bytes,
-            forwarded_packets=new.forwarded_packets,
-            dropped_bytes=new.dropped_bytes,
-            dropped_packets=new.dropped_packets,
+            arrived_tokens=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
+            arrived_items=new.forwarded_packets + new.dropped_packets + new.refused_packets,
+            forwarded_tokens=new.forwarded_bytes,
+            forwarded_items=new.forwarded_packets,
+            dropped_tokens=new.dropped_bytes,
+            dropped_items=new.dropped_packets,
             flows=layout.by_flow(flows[::2], flows[1::2], counted.flows[1::2]),
             hits={
                 identity: size
@@ -156,8 +156,8 @@ class KernelDatapath:
             }
             if hits is not counted.hits
             else {},
-            marked_bytes=new.marked_bytes,
-            marked_packets=new.marked_packets,
+            marked_tokens=new.marked_bytes,
+            marked_items=new.marked_packets,
         )
         counted.read_ns, counted.counts, counted.flows, counted.hits = now_ns, counts, flows, hits
         return measurement

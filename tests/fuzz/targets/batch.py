@@ -43,7 +43,7 @@ def check(data: bytes) -> bool:
             assert not (answered.admitted and answered.error)
     for limit_id in (1, 2):
         read = datapath.read(limit_id, 0)
-        assert read.arrived_bytes >= read.forwarded_bytes + read.dropped_bytes
+        assert read.arrived_tokens >= read.forwarded_tokens + read.dropped_tokens
     conversation = Conversation()
     conversation.receive(greeting.welcome(greeting.VERSION))
     told = unless_refused(lambda: conversation.receive(data), REASONS)

@@ -49,7 +49,7 @@ def check(data: bytes) -> bool:
     assert b"internal error" not in answer
     for limit_id in (1, 2):
         read = datapath.read(limit_id, 0)
-        assert read.arrived_bytes >= read.forwarded_bytes + read.dropped_bytes
+        assert read.arrived_tokens >= read.forwarded_tokens + read.dropped_tokens
     return any(accepted)
 
 

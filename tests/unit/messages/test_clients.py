@@ -145,7 +145,7 @@ async def test_dropped_messages_are_acknowledged(broker: Server, observer: Obser
         said = dict(zip(CASES, await publish("paho", made.port, CASES, "--deaf"), strict=True))
         await observer.until(3 * len(CASES))
         for number, case in enumerate(CASES, 1):
-            dropped = made.datapath.read(number, time.monotonic_ns()).dropped_packets
+            dropped = made.datapath.read(number, time.monotonic_ns()).dropped_items
             assert dropped == COUNT - 3
             assert observer.numbers(f"limited/{case}") == [0, 1, 2]
             # paho does not read the reasons of QoS 2.

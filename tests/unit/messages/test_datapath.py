@@ -34,12 +34,12 @@ NONE = Enforcement()
 def measured(interval_ms: int, arrived: int, forwarded: int, dropped: int = 0) -> Measurement:
     return Measurement(
         interval_ns=interval_ms * MS,
-        arrived_bytes=arrived * ITEM,
-        arrived_packets=arrived,
-        forwarded_bytes=forwarded * ITEM,
-        forwarded_packets=forwarded,
-        dropped_bytes=dropped * ITEM,
-        dropped_packets=dropped,
+        arrived_tokens=arrived * ITEM,
+        arrived_items=arrived,
+        forwarded_tokens=forwarded * ITEM,
+        forwarded_items=forwarded,
+        dropped_tokens=dropped * ITEM,
+        dropped_items=dropped,
     )
 
 

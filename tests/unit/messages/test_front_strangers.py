@@ -52,7 +52,7 @@ def refused(running: Front, count: int) -> bool:
 
 def arrived(running: Front) -> int:
     """Messages that have come to the first limit."""
-    return running.datapath.read(1, running.pump.reactor.clock()).arrived_packets
+    return running.datapath.read(1, running.pump.reactor.clock()).arrived_items
 
 
 @pytest.mark.parametrize("said", [b"", connect("half")[:1], connect("half")[:-1]])

@@ -62,9 +62,9 @@ def test_a_message_waits_at_each_of_its_limits_in_turn() -> None:
     lane = made.gate.lane("mqtt")
     assert offered(made, lane, "a/b", "abc", 0) == "a"
     # b has its first token at 100 ms, and the second one at 250 ms; c at 200 ms and 500 ms.
-    assert made.read(2, 0).arrived_packets == 1
+    assert made.read(2, 0).arrived_items == 1
     assert forwarded(made, 249 * MS) == ""
-    assert made.read(2, 249 * MS).arrived_packets == 2
+    assert made.read(2, 249 * MS).arrived_items == 2
     assert made.gate.due_ns == 250 * MS
     assert forwarded(made, 250 * MS) == "b"
     assert forwarded(made, 499 * MS) == ""

@@ -65,8 +65,8 @@ def test_requests_are_admitted_until_the_bucket_is_empty() -> None:
     assert not path.decide(API, NS_PER_S - 1).admitted
     assert path.decide(API, NS_PER_S).admitted
     read = path.read(1, NS_PER_S)
-    assert (read.arrived_packets, read.forwarded_packets, read.dropped_packets) == (6, 4, 2)
-    assert read.arrived_bytes == 6 * ITEM
+    assert (read.arrived_items, read.forwarded_items, read.dropped_items) == (6, 4, 2)
+    assert read.arrived_tokens == 6 * ITEM
 
 
 def test_a_request_under_several_limits_is_charged_to_all_or_to_none() -> None:
@@ -95,7 +95,7 @@ def test_a_cost_counts_so_many_times_and_one_above_the_burst_is_no_demand() -> N
     assert never.reason == (
         "its cost is above the burst of the limit limit-1, 5 requests: it never passes"
     )
-    assert path.read(1, 0).arrived_packets == 0
+    assert path.read(1, 0).arrived_items == 0
     assert path.counters()["requests_oversized"] == 1
 
 
@@ -121,9 +121,9 @@ def test_a_part_counts_as_one_request_that_passes_and_one_that_is_refused() -> N
     # No burst allows more than 8, so no more than that is wanted.
     for number, dropped in ((1, 0), (2, 4)):
         read = path.read(number, 0)
-        assert (read.arrived_packets, read.forwarded_packets) == (3, 2)
-        assert (read.arrived_bytes, read.forwarded_bytes) == (9 * ITEM, 5 * ITEM)
-        assert (read.dropped_bytes, read.dropped_packets) == (dropped * ITEM, dropped // 4)
+        assert (read.arrived_items, read.forwarded_items) == (3, 2)
+        assert (read.arrived_tokens, read.forwarded_tokens) == (9 * ITEM, 5 * ITEM)
+        assert (read.dropped_tokens, read.dropped_items) == (dropped * ITEM, dropped // 4)
     refused = path.decide(FREE._replace(cost=50, at_least=2), 0)
     assert (refused.admitted, refused.granted, refused.retry_ns) == (False, 0, 2 * NS_PER_S)
     never = path.decide(FREE._replace(cost=50, at_least=9), 0)
@@ -148,10 +148,10 @@ def test_a_charge_always_passes_and_its_debt_delays_later_requests() -> None:
     waits = [it.wait_ns for it in path.decide(API._replace(size=1), 0).standings]
     assert waits == [4 * NS_PER_S, 0, 2101 * MS]
     read = path.read(1, 0)
-    assert (read.forwarded_bytes, read.forwarded_packets) == (8 * ITEM, 1)
+    assert (read.forwarded_tokens, read.forwarded_items) == (8 * ITEM, 1)
     # Estimators leave out what is owed: the bucket itself forwards nothing until it is paid.
-    assert (read.owed_bytes, sum(read.flows.values())) == (3 * ITEM, 7 * ITEM)
-    assert (read.dropped_bytes, read.dropped_packets) == (2 * ITEM, 2)
+    assert (read.owed_tokens, sum(read.flows.values())) == (3 * ITEM, 7 * ITEM)
+    assert (read.dropped_tokens, read.dropped_items) == (2 * ITEM, 2)
     # A limit that begins to enforce again has a full bucket, and no debt.
     limited((limit(1, mode=Mode.PAUSE), Enforcement()), datapath=path)
     limited((limit(1), bucket(5)), datapath=path)
@@ -173,8 +173,8 @@ def test_a_charge_is_that_of_its_caller() -> None:
 def test_a_shadow_limit_counts_and_refuses_nothing() -> None:
     path = limited((limit(1, mode=Mode.SHADOW, burst=ITEM), bucket(1)), (limit(2), bucket(5)))
     assert all(path.decide(API, 0).admitted for _ in range(3))
-    assert path.read(1, 0).dropped_packets == 2
-    assert path.read(2, 0).forwarded_packets == 3
+    assert path.read(1, 0).dropped_items == 2
+    assert path.read(2, 0).forwarded_items == 3
     assert path.decide(API._replace(cost=2), 0).admitted
     assert path.counters()["requests_oversized"] == 0
 

@@ -102,7 +102,7 @@ async def test_envoy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
                 # What has been sent is charged after each answer.
                 charged = 0
                 while charged < len(BODY) * 4:
-                    charged += datapath.read(2, 0).forwarded_bytes
+                    charged += datapath.read(2, 0).forwarded_tokens
                     await trio.lowlevel.checkpoint()
                 assert datapath.copy_of(2).bucket.tokens <= 10_000 - charged
                 made.stopping.set()

@@ -77,7 +77,7 @@ async def test_what_clients_of_grpcio_see(tmp_path: Path) -> None:
     }
     # What was refused, asked or broken has taken nothing.
     read = datapath.read(1, 0)
-    assert read.forwarded_packets == 2
+    assert read.forwarded_items == 2
 
 
 class Caller:

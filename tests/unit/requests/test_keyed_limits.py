@@ -357,7 +357,7 @@ def test_modes() -> None:
     one = shadow.limiters[0]
     assert shadow.ask_in_turn("alice", 30) == 30
     measured = one.datapath.read(1, shadow.clock.now_ns)
-    assert (measured.arrived_packets, measured.dropped_packets) == (30, 10)
+    assert (measured.arrived_items, measured.dropped_items) == (30, 10)
     assert len(measured.flows) == 1
     paused = Fleet(1, text=KEYED.replace("burst = 20", 'burst = 20\nmode = "pause"'))
     assert paused.ask_in_turn("alice", 30) == 30

@@ -125,7 +125,7 @@ def test_no_hits_of_a_descriptor_ask_and_take_nothing() -> None:
         answer = ask(path, request({}, hits=9, each=(0,)))
         assert codes(answer) == (OK, [OK])
         assert answer.statuses[0].limit_remaining == 1
-    assert path.read(1, 0).arrived_packets == 0
+    assert path.read(1, 0).arrived_items == 0
     ask(path, request({}))
     assert codes(ask(path, request({}, each=(0,)))) == (OVER, [OVER])
     # Beside others, it refuses them too.
@@ -242,7 +242,7 @@ def test_an_address_is_a_pair_too(named: str, sent: str) -> None:
     match = RequestMatch("api", {"remote_address": named})
     path = limited((limit(1, match=match), bucket(9)), (limit(2), bucket(9)))
     ask(path, request({"remote_address": sent, "caller": "bob"}))
-    assert [path.read(number, 0).arrived_packets for number in (1, 2)] == [1, 1]
+    assert [path.read(number, 0).arrived_items for number in (1, 2)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_descriptor_that_is_too_large_is_refused_without_an_error() -> None:
     path = limited((limit(), bucket(9)))
     pairs = {f"name-{number}": "x" * 64 for number in range(4)}
     assert codes(ask(path, request({}, pairs))) == (OVER, [OVER, OVER])
-    assert path.read(1, 0).arrived_packets == 0
+    assert path.read(1, 0).arrived_items == 0
 
 
 TWICE = request({"a": "b"})

@@ -48,10 +48,10 @@ def test_a_limit_must_have_enough_for_all_that_fall_under_it() -> None:
     assert levels(path) == [ITEM, 8 * ITEM]
     assert path.decide(API, 0).admitted
     read = path.read(1, 0)
-    assert (read.arrived_packets, read.forwarded_packets, read.dropped_packets) == (3, 2, 1)
-    assert read.arrived_bytes == 5 * ITEM
+    assert (read.arrived_items, read.forwarded_items, read.dropped_items) == (3, 2, 1)
+    assert read.arrived_tokens == 5 * ITEM
     # Nobody asked the second limit what it counts as demand but did not get.
-    assert path.read(2, 0).dropped_packets == 0
+    assert path.read(2, 0).dropped_items == 0
 
 
 def test_a_question_without_cost_takes_nothing_and_refuses_all() -> None:
@@ -61,7 +61,7 @@ def test_a_question_without_cost_takes_nothing_and_refuses_all() -> None:
     answers = path.decide_all([API, FREE._replace(cost=0)], 0)
     assert admitted(answers) == [True, False]
     assert levels(path) == before
-    assert path.read(1, 0).arrived_packets == 0
+    assert path.read(1, 0).arrived_items == 0
     assert admitted(path.decide_all([API, API._replace(cost=0)], 0)) == [True, False]
     assert admitted(path.decide_all([API._replace(cost=0)] * 2, 0)) == [True, True]
     assert levels(path) == before
@@ -83,7 +83,7 @@ def test_more_than_a_burst_never_passes() -> None:
     assert path.counters() == {
         "requests_unmatched": 1, "requests_oversized": 1, "requests_overridden": 0,
     }  # fmt: skip
-    assert path.read(1, 0).arrived_packets == 0
+    assert path.read(1, 0).arrived_items == 0
 
 
 def test_shadow_refuses_nothing_however_large() -> None:
