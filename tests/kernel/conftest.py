@@ -6,6 +6,7 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from testbed.link import DelayLineLinks, NetemLinks, kernel_has_netem
 from testbed.netns import run
 
 from .attached import WAYS, take_off_tcx
+from .daemon_host import DaemonHost, Daemons
 from .remote import RemoteNfqueueDatapath
 from .topology import Topology, remove_stale
 
@@ -93,3 +95,24 @@ def start(topology: Topology, firewall: str) -> Iterator[Callable[..., RemoteNfq
     yield start
     for process in processes:
         process.kill()
+
+
+@pytest.fixture(params=["nfqueue", "kernel"])
+def datapath(request: pytest.FixtureRequest) -> str:
+    """The datapath of the test's daemons; both must show operators the same."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemons]:
+    """Makes daemons in the limiter's namespace; all of them end with the test."""
+    made: list[DaemonHost] = []
+
+    def make(name: str) -> DaemonHost:
+        made.append(DaemonHost(topology.names["limiter"], tmp_path, name, datapath))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.close()

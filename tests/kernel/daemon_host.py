@@ -9,11 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from . import preloaded
 from .preloaded import ROOT, Forked
@@ -25,6 +26,10 @@ CENTRAL = (
 """1,250 bytes/s: a burst of ten packets passes, and then one each 0.8 s. UDP alone, for a new
 interface reports the multicast groups that it is in."""
 SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "out0" }'
+
+
+on_one = pytest.mark.parametrize("datapath", ["kernel"], indirect=True)
+"""For tests in which no datapath takes part: of files, peers and the control socket."""
 
 
 class DaemonHost:
@@ -192,3 +197,7 @@ class DaemonHost:
     def wait_for_log(self, text: str) -> bool:
         """Wait until it has printed this."""
         return text in wait_for(lambda: self.log, lambda log: text in log)
+
+
+Daemons = Callable[[str], DaemonHost]
+"""Makes a daemon by its name."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -145,6 +145,13 @@ class Subscriber:
         return wait_for(lambda: self.payloads, lambda got: len(got) >= count)
 
 
+@pytest.fixture
+def subscriber(server: Server, topology: Topology) -> Iterator[Subscriber]:
+    """The subscriber at the broker itself; it ends with the test."""
+    with closing(Subscriber(topology.names["limiter"])) as subscribed:
+        yield subscribed
+
+
 def dial(namespace: str, port: int) -> socket.socket:
     """A connection to an address of loopback."""
     sock = within(namespace, lambda: socket.create_connection(("127.0.0.1", port)))
@@ -166,14 +173,12 @@ def waiting(daemon: BrokerHost) -> int:
 
 
 def test_what_waits_at_the_stop_is_delivered(
-    server: Server, daemon: BrokerHost, topology: Topology
+    subscriber: Subscriber, daemon: BrokerHost, topology: Topology
 ) -> None:
     namespace = topology.names["limiter"]
     daemon.front("20/s", "1msg")
     daemon.start()
     with ExitStack() as stack:
-        subscriber = Subscriber(namespace)
-        stack.callback(subscriber.close)
         client = stack.enter_context(accepted(namespace, "one"))
         client.sendall(b"".join(publish("limited/a", b"%d" % n, 1, n + 1) for n in range(40)))
         wait_for(lambda: waiting(daemon), bool)
@@ -187,14 +192,12 @@ def test_what_waits_at_the_stop_is_delivered(
 
 
 def test_a_stop_publishes_no_will_of_a_client_that_is_there(
-    server: Server, daemon: BrokerHost, topology: Topology
+    subscriber: Subscriber, daemon: BrokerHost, topology: Topology
 ) -> None:
     namespace = topology.names["limiter"]
     daemon.front("1000/s", "100msg")
     daemon.start()
     with ExitStack() as stack:
-        subscriber = Subscriber(namespace)
-        stack.callback(subscriber.close)
         with dial(namespace, PORT) as client:
             client.sendall(connect("one", will="will"))
             assert client.recv(4) == b"\x20\x02\0\0"
@@ -255,14 +258,12 @@ def test_a_new_daemon_takes_over_the_sockets_without_refusing_a_client(
 
 
 def test_what_was_acknowledged_before_a_kill_has_arrived(
-    server: Server, daemon: BrokerHost, topology: Topology
+    subscriber: Subscriber, daemon: BrokerHost, topology: Topology
 ) -> None:
     namespace = topology.names["limiter"]
     daemon.front("200/s", "10msg")
     daemon.start()
     with ExitStack() as stack:
-        subscriber = Subscriber(namespace)
-        stack.callback(subscriber.close)
         client = stack.enter_context(accepted(namespace, "one"))
         client.sendall(b"".join(publish("limited/a", b"%d" % n, 1, n + 1) for n in range(400)))
         acknowledged = b""

@@ -9,13 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from .attached import rules
-from .daemon_host import CENTRAL, SHARED, DaemonHost
+from .daemon_host import CENTRAL, SHARED, Daemons, on_one
 from .preloaded import ROOT
 from .topology import Topology, wait_for
 
@@ -25,33 +24,6 @@ SINK = "10.91.2.1"
 PAYLOAD = 972
 LENGTH = PAYLOAD + 28
 """IP-layer bytes of each packet that the tests send."""
-
-Daemons = Callable[[str], DaemonHost]
-
-
-@pytest.fixture(params=["nfqueue", "kernel"])
-def datapath(request: pytest.FixtureRequest) -> str:
-    """What an operator meets of rules and packets is the same on both."""
-    name: str = request.param
-    return name
-
-
-on_one = pytest.mark.parametrize("datapath", ["kernel"], indirect=True)
-"""Of tests of what no datapath takes part in: files, peers, the control socket."""
-
-
-@pytest.fixture
-def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemons]:
-    """Makes daemons in the limiter's namespace; all of them end with the test."""
-    made: list[DaemonHost] = []
-
-    def make(name: str) -> DaemonHost:
-        made.append(DaemonHost(topology.names["limiter"], tmp_path, name, datapath))
-        return made[-1]
-
-    yield make
-    for daemon in made:
-        daemon.close()
 
 
 def send(topology: Topology, count: int) -> None:

@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from . import preloaded
-from .daemon_host import CENTRAL, SHARED, DaemonHost
+from .daemon_host import CENTRAL, SHARED, DaemonHost, Daemons, on_one
 from .topology import DEADLINE_S, Topology, wait_for
 
 pytestmark = pytest.mark.kernel
@@ -26,33 +26,6 @@ WIDE = 'rate = "1gbit"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "u
 
 PATIENCE_S = 1.0
 """For a packet, before the host is asked for drops of its own."""
-
-Daemons = Callable[[str], DaemonHost]
-
-
-@pytest.fixture(params=["nfqueue", "kernel"])
-def datapath(request: pytest.FixtureRequest) -> str:
-    """Both take changes over without dropping traffic."""
-    name: str = request.param
-    return name
-
-
-on_one = pytest.mark.parametrize("datapath", ["kernel"], indirect=True)
-"""Of tests of files, peers and the control socket."""
-
-
-@pytest.fixture
-def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemons]:
-    """Makes daemons in the limiter's namespace; all of them end with the test."""
-    made: list[DaemonHost] = []
-
-    def make(name: str) -> DaemonHost:
-        made.append(DaemonHost(topology.names["limiter"], tmp_path, name, datapath))
-        return made[-1]
-
-    yield make
-    for daemon in made:
-        daemon.close()
 
 
 def passed(topology: Topology, daemon: DaemonHost, count: int) -> tuple[int, Any]:

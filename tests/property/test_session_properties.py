@@ -38,7 +38,6 @@ class Side:
     """Lives of the other, in this life of its own."""
     got: list[int] = field(default_factory=list)
     """Control messages of the other, ever."""
-    hellos: int = 0
 
     def __post_init__(self) -> None:
         self.restart()

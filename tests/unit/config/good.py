@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from drld import config
 from drld.errors import ConfigError
+from tests.replaced import replaced
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,17 +36,10 @@ burst = "400kB"
 match = { out = "eth1" }
 """
 
-
 LIMIT = GOOD[GOOD.index("[[limit]]") :]
 
-
-def changed(*changes: tuple[str, str]) -> str:
-    """The good configuration with the first occurrence of each text replaced."""
-    text = GOOD
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    return text
+changed = partial(replaced, GOOD)
+"""The good configuration with the first occurrence of each old text replaced by the new one."""
 
 
 def with_match(match: str) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from tests.replaced import replaced
+
 GOOD = """
 [limiter]
 name = "lim1"
@@ -28,11 +32,5 @@ burst = "26msg"
 match = { broker = "mqtt", topic = "city/#" }
 """
 
-
-def changed(*changes: tuple[str, str]) -> str:
-    """The good configuration with the first occurrence of each text replaced."""
-    text = GOOD
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    return text
+changed = partial(replaced, GOOD)
+"""The good configuration with the first occurrence of each old text replaced by the new one."""

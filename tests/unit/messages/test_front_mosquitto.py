@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import resource
 import select
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
-from pathlib import Path
 from random import Random
 
 import pytest
 import trio
 
 from drld.spec import LimitSpec
-from testbed.messages.servers import Server, mosquitto
+from testbed.messages.servers import Server
 from tests.brokers.front import Clients, Front, Observer, front, until
 from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, publish
 from tests.unit.messages.made import attach, message_limit, record
-from tests.unit.requests.test_daemons import ports
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (port,) = ports(1, socket.SOCK_STREAM)
-    with mosquitto(tmp_path, port) as running:
-        yield running
-
-
-@pytest.fixture
-def observer(server: Server) -> Iterator[Observer]:
-    with closing(Observer(server.port)) as watching:
-        yield watching
 
 
 def writable(sock: trio.socket.SocketType) -> bool:
     """Whether the client could send now."""
     return bool(select.select([], [sock], [], 0)[1])
-
-
-@pytest.fixture
-async def clients() -> AsyncIterator[Clients]:
-    made = Clients()
-    yield made
-    for client in made.opened:
-        await client.vanish()
 
 
 def raised(running: Front, rate: float) -> None:

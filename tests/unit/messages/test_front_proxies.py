@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from drld.messages.spec import ByClient
-from testbed.messages.servers import Server, mosquitto
+from testbed.messages.servers import Server
 from testbed.programs import environment, program
 from tests.brokers.front import Clients, front
 from tests.brokers.raw_mqtt import RawClient, connect, publish
@@ -90,21 +90,6 @@ async def haproxy(
         process.kill()
         await process.wait()
         nursery.cancel_scope.cancel()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (port,) = ports(1, socket.SOCK_STREAM)
-    with mosquitto(tmp_path, port) as running:
-        yield running
-
-
-@pytest.fixture
-async def clients() -> AsyncIterator[Clients]:
-    made = Clients()
-    yield made
-    for client in made.opened:
-        await client.vanish()
 
 
 async def opened(

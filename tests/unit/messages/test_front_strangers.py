@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,21 +22,6 @@ from tests.unit.messages.made import message_limit
 from tests.unit.requests.test_daemons import ports
 
 LIMIT = message_limit("limited/#", rate=0.01, burst=5)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (port,) = ports(1, socket.SOCK_STREAM)
-    with mosquitto(tmp_path, port) as running:
-        yield running
-
-
-@pytest.fixture
-async def clients() -> AsyncIterator[Clients]:
-    made = Clients()
-    yield made
-    for client in made.opened:
-        await client.vanish()
 
 
 async def ended(client: RawClient) -> None:

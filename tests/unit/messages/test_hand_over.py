@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 import trio
 
 from drld.messages.front.client_end import END_NS
-from testbed.messages.servers import Server, mosquitto
+from testbed.messages.servers import Server
 from tests.brokers.front import Clients, Clock, Front, Observer, front, until
 from tests.brokers.raw_mqtt import DISCONNECT, RawClient, connect, publish
 from tests.unit.messages.made import message_limit, record
-from tests.unit.requests.test_daemons import ports
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (port,) = ports(1, socket.SOCK_STREAM)
-    with mosquitto(tmp_path, port) as running:
-        yield running
-
-
-@pytest.fixture
-def observer(server: Server) -> Iterator[Observer]:
-    with closing(Observer(server.port)) as watching:
-        yield watching
-
-
-@pytest.fixture
-async def clients() -> AsyncIterator[Clients]:
-    made = Clients()
-    yield made
-    for client in made.opened:
-        await client.vanish()
 
 
 async def opened(running: Front, clients: Clients, name: str, version: int = 4) -> RawClient:
