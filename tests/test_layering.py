@@ -161,7 +161,7 @@ def test_pure_modules_import_no_shell(path: Path) -> None:
     assert {folder_of(name) for name in names} <= {None, *PURE}
 
 
-def test_what_planes_share_knows_no_plane() -> None:
+def test_modules_that_planes_share_import_no_plane() -> None:
     """What they register is found by their names, which stand in one place."""
     assert {*planes.PLANES} <= {*PLANES}
     for path in ALL:

@@ -51,6 +51,6 @@ async def send_and_look(messages: list[bytes], path: Path) -> None:
 
 @settings(max_examples=examples(40))
 @given(st.lists(NONSENSE | mutated_requests(), min_size=1, max_size=8))
-def test_nonsense_harms_nobody_else(messages: list[bytes]) -> None:
+def test_nonsense_harms_no_other_client(messages: list[bytes]) -> None:
     with TemporaryDirectory() as directory:
         trio.run(send_and_look, messages, Path(directory) / "control.sock")

@@ -20,7 +20,7 @@ SEEDS = [
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_was_found_once(path: Path) -> None:
+def test_every_kept_finding_passes(path: Path) -> None:
     TARGETS[path.parent.name].check(path.read_bytes())
 
 
@@ -30,5 +30,5 @@ def test_valid_inputs_are_accepted(target: Target, seed: bytes) -> None:
     assert target.check(seed)
 
 
-def test_every_folder_is_of_a_target() -> None:
+def test_every_corpus_folder_has_a_target() -> None:
     assert {path.name for path in CORPUS.iterdir()} <= {*TARGETS, KERNEL_TARGET}

@@ -20,14 +20,14 @@ def refuses_x_before_y(data: bytes) -> bool:
     return True
 
 
-def test_a_finding_is_made_as_small_as_it_gets() -> None:
+def test_a_finding_is_shrunk() -> None:
     data = b"a" * 500 + b"x" + b"b" * 77 + b"y" + b"z" * 3
     assert shrink(refuses_x_before_y, data) == b"xy"
     assert shrink(refuses_x_before_y, b"zz") == b"z"
     assert shrink(refuses_x_before_y, b"sound") == b"sound"
 
 
-def test_failures_are_told_apart_by_what_was_raised_and_where() -> None:
+def test_failures_differ_by_their_error_and_its_place() -> None:
     assert failure(refuses_x_before_y, b"a") is None
     one, other = failure(refuses_x_before_y, b"xy"), failure(refuses_x_before_y, b"z")
     assert one is not None
@@ -36,7 +36,7 @@ def test_failures_are_told_apart_by_what_was_raised_and_where() -> None:
     assert other.startswith("ValueError at ")
 
 
-def test_a_finding_is_kept_where_it_is_replayed(
+def test_a_finding_is_kept_in_the_folder_of_replays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = keep("wire", b"abc", tmp_path)
@@ -46,7 +46,7 @@ def test_a_finding_is_kept_where_it_is_replayed(
     assert "the property of wire holds (refused)" in capsys.readouterr().out
 
 
-def test_a_replay_of_what_still_fails_fails(
+def test_a_replay_fails_while_its_input_still_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(TARGETS, "x", Target(refuses_x_before_y, lambda: [b"a"]))
@@ -62,7 +62,7 @@ def test_an_unknown_target_is_an_error(capsys: pytest.CaptureFixture[str]) -> No
     assert "no such target: nobody" in capsys.readouterr().err
 
 
-def test_progress_is_what_libfuzzer_says() -> None:
+def test_progress_shows_the_figures_of_libfuzzer() -> None:
     progress = fuzzer.Progress()
     for line in (
         "INFO: seed corpus: files: 12",

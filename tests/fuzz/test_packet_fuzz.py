@@ -76,17 +76,17 @@ def test_mutated_packets(data: bytes) -> None:
 
 
 @given(mutated(), st.integers(0, 300))
-def test_a_shorter_copy_says_nothing_else(data: bytes, size: int) -> None:
+def test_a_shorter_copy_of_a_packet_agrees_with_the_whole(data: bytes, size: int) -> None:
     check_copy(data, size)
 
 
 @given(mutated())
-def test_scapy_reads_the_same(data: bytes) -> None:
+def test_scapy_reads_the_same_headers(data: bytes) -> None:
     agree_with_scapy(data)
 
 
 @given(st.randoms(use_true_random=False))
-def test_scapy_reads_the_same_in_random_frames(rng: Random) -> None:
+def test_scapy_reads_the_same_headers_of_random_frames(rng: Random) -> None:
     packet = packet_of(random_frame(rng))
     if packet is not None:
         check_packet(packet)

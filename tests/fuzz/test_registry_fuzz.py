@@ -51,7 +51,7 @@ EVENT = st.tuples(KEY, st.none() | values(), st.integers(1, 100)).map(lambda e: 
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(EVENT, max_size=5)), max_size=5))
-def test_any_history_leaves_a_configuration_that_can_be_used(
+def test_any_history_leaves_a_usable_configuration(
     history: list[tuple[bool, list[Event]]],
 ) -> None:
     registry = known()
@@ -130,7 +130,7 @@ ANSWER = st.fixed_dictionaries(
     st.sampled_from([200, 200, 200, 401, 404, 503]),
     ANSWER.map(lambda answer: json.dumps(answer).encode()) | st.binary(max_size=40),
 )
-def test_whatever_answers_in_the_place_of_etcd(status: int, body: bytes) -> None:
+def test_any_answer_in_the_place_of_etcds_is_survived(status: int, body: bytes) -> None:
     async def answer(*_: object) -> Canned:
         return Canned(status, body)
 
@@ -153,7 +153,7 @@ def test_whatever_answers_in_the_place_of_etcd(status: int, body: bytes) -> None
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_whatever_lies_in_the_cache(tmp_path: Path, data: bytes) -> None:
+def test_any_content_of_the_cache_is_survived(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "cache"
     path.write_bytes(data)
     assert cache.load(str(path), KEYS) is None

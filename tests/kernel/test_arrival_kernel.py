@@ -84,7 +84,9 @@ def test_packets_that_arrived_apart_pass_though_they_are_read_at_once(
 
 
 @both_directions
-def test_read_at_once_they_are_a_burst(topology: Topology, start: Start, interface: str) -> None:
+def test_packets_charged_when_they_are_read_form_a_burst(
+    topology: Topology, start: Start, interface: str
+) -> None:
     datapath = start(timestamps="read")
     datapath.attach((limit(1, interface, SINK[4]), one_packet_a_gap(LENGTH[4])))
     datapath.pause()
@@ -98,7 +100,7 @@ def test_read_at_once_they_are_a_burst(topology: Topology, start: Start, interfa
 
 
 @both_stamps
-def test_a_burst_is_a_burst_whenever_it_is_read(
+def test_a_burst_stays_a_burst_however_late_it_is_read(
     topology: Topology, start: Start, source: str
 ) -> None:
     """Stamps give a stream no more than its bucket: what arrives at once is dropped."""
@@ -172,7 +174,9 @@ def test_forwarded_and_own_packets_are_counted_once(
     assert charged(datapath, source) == (6, 9)
 
 
-def test_nobody_is_charged_for_what_the_firewall_refuses(topology: Topology, start: Start) -> None:
+def test_packets_that_the_firewall_refuses_are_not_charged(
+    topology: Topology, start: Start
+) -> None:
     refusal = ["FORWARD", "-p", "udp", "--dport", "7000", "-j", "DROP"]
     datapath = start()
     datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))

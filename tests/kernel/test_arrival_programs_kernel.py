@@ -54,7 +54,7 @@ def filters(topology: Topology) -> list[str]:
 
 
 @pytest.mark.parametrize("there", [0, 1, 1_800_000_000 * NS_PER_S])
-def test_the_program_stamps_what_nobody_has_stamped(there: int) -> None:
+def test_the_program_stamps_packets_without_a_stamp(there: int) -> None:
     program = Program.load("stamp", compiled("arrival")["stamp"], {})
     packet = bytes(12) + b"\x08\x00" + bytes(IP() / UDP())
     context = bytearray(192)
@@ -130,7 +130,9 @@ def test_marks_and_other_filters_are_left_alone(
     assert "drld" not in kept
 
 
-def test_sockets_that_want_timestamps_get_the_kernels(topology: Topology, start: Start) -> None:
+def test_sockets_that_want_timestamps_get_those_of_the_kernel(
+    topology: Topology, start: Start
+) -> None:
     datapath = start(timestamps="ebpf")
     datapath.attach((limit(1, "in0"), UNLIMITED))
     with topology.udp("limiter", "10.91.1.2", 9009) as receiver:
@@ -175,7 +177,7 @@ def test_without_ebpf_the_kernel_stamps(
     assert datapath.counters()["stamped_kernel"] == 6
 
 
-def test_ebpf_that_is_demanded_and_cannot_be_had_is_an_error(
+def test_required_ebpf_that_is_unavailable_is_an_error(
     topology: Topology, start: Start, specs: list[LimitSpec], tmp_path: Path
 ) -> None:
     with no_compiler(tmp_path) as environment:

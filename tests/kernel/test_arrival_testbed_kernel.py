@@ -36,7 +36,7 @@ async def test_a_conforming_stream_loses_nothing_to_a_bucket_with_stamps() -> No
     assert not netns.state_directory().exists()
 
 
-def test_the_recorder_takes_down_what_comes_in_and_counts_what_it_misses(
+def test_the_recorder_records_packets_and_counts_those_it_misses(
     topology: Topology,
 ) -> None:
     recorder = topology.within("limiter", lambda: Recorder("in0", 32))

@@ -142,7 +142,7 @@ def test_an_interrupted_benchmark_leaves_nothing() -> None:
 
 
 @pytest.mark.alone
-def test_what_a_killed_benchmark_left_is_removed_by_the_next() -> None:
+def test_the_next_benchmark_removes_leftovers_of_a_killed_one() -> None:
     with in_the_middle() as (process, owner):
         process.kill()
         process.wait()

@@ -52,7 +52,7 @@ def test_every_byte_of_a_packet_changed(agreement: Agreement) -> None:
                 agreement.check(frame(packet[:place] + bytes([value]) + packet[place + 1 :]))
 
 
-def test_what_fuzzers_found(agreement: Agreement) -> None:
+def test_findings_of_fuzzers_are_parsed_alike(agreement: Agreement) -> None:
     found = [path for path in (CORPUS / "packet").iterdir() if path.is_file()]
     assert found
     for path in found:

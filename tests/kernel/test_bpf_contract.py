@@ -101,7 +101,7 @@ def test_only_the_test_build_takes_time_and_randomness_from_a_map(tmp_path: Path
     assert not real & helpers(test["police"].instructions)
 
 
-def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
+def test_compiled_programs_are_kept(tmp_path: Path) -> None:
     fresh = compiled("arrival", cache=tmp_path)
     (file,) = tmp_path.iterdir()
     kept = json.loads(file.read_text())

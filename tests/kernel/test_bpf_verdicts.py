@@ -393,7 +393,7 @@ def test_verdicts_tokens_counters_and_flows_agree(
         pair.happen(event)
 
 
-def test_they_agree_on_thousands_of_traces(benches: dict[int, Bench]) -> None:
+def test_both_datapaths_agree_on_thousands_of_traces(benches: dict[int, Bench]) -> None:
     rng = Random(7)
     outcomes = {DROP: 0, FORWARD: 0, MARK: 0}
     for _ in range(3000):

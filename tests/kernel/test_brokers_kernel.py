@@ -172,7 +172,7 @@ def waiting(daemon: BrokerHost) -> int:
     return int(daemon.get("/v1/status")["datapath"]["counters"]["broker_held_bytes"])
 
 
-def test_what_waits_at_the_stop_is_delivered(
+def test_messages_that_wait_at_a_stop_are_delivered(
     subscriber: Subscriber, daemon: BrokerHost, topology: Topology
 ) -> None:
     namespace = topology.names["limiter"]
@@ -257,7 +257,7 @@ def test_a_new_daemon_takes_over_the_sockets_without_refusing_a_client(
     assert len(daemon.kept) == 1, "what was passed is kept already"
 
 
-def test_what_was_acknowledged_before_a_kill_has_arrived(
+def test_messages_acknowledged_before_a_kill_have_arrived(
     subscriber: Subscriber, daemon: BrokerHost, topology: Topology
 ) -> None:
     namespace = topology.names["limiter"]

@@ -66,7 +66,7 @@ def test_promises_of_limits_on_topics_are_kept(fault: str, broker: str) -> None:
     assert {it["statement"] for it in found["promises"]} >= {"beyond", "lost", "rates", "bursts"}
 
 
-async def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(netns.NETNS_DIRECTORY.glob(f"*{_LAST}"))
     process = subprocess.Popen(
         command("kill-all", "--quick", "--out", str(tmp_path)),

@@ -75,7 +75,7 @@ def reload_as_stranger(path: Path, groups: list[int]) -> tuple[int, str]:
         (GROUP, [GROUP], "200"),
     ],
 )
-async def test_the_group_may_open_the_socket_and_nobody_else(
+async def test_only_the_group_may_open_the_socket(
     path: Path,
     caplog: pytest.LogCaptureFixture,
     group: int | None,
@@ -116,7 +116,7 @@ async def test_the_socket_is_never_open_to_others(
     assert (stat.S_IMODE(status.st_mode), status.st_gid) == (0o660, GROUP)
 
 
-async def test_a_group_that_is_not_there_is_an_error_and_leaves_nothing(path: Path) -> None:
+async def test_a_missing_group_is_an_error_and_leaves_nothing(path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         await serve(FakeDaemon(), path, "no-such-group")
     assert caught.value.problems == [

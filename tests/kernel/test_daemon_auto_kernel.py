@@ -26,7 +26,9 @@ def undecided(topology: Topology, tmp_path: Path) -> Iterator[DaemonHost]:
     daemon.close()
 
 
-def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: DaemonHost) -> None:
+def test_auto_takes_the_kernel_datapath_if_the_host_has_it(
+    topology: Topology, undecided: DaemonHost
+) -> None:
     undecided.configure({"customer-a": SHARED})
     undecided.start()
     said = f"tc-BPF ({WAYS[-1]}) on out0 out"
@@ -37,7 +39,7 @@ def test_auto_takes_the_kernel_where_it_can(topology: Topology, undecided: Daemo
     assert undecided.stop() == 0
 
 
-def test_auto_takes_nfqueue_where_the_kernel_datapath_cannot_be_had(
+def test_auto_takes_nfqueue_if_the_host_has_no_kernel_datapath(
     topology: Topology, undecided: DaemonHost, tmp_path: Path
 ) -> None:
     undecided.environment = {
@@ -82,7 +84,7 @@ def test_auto_refuses_what_only_the_other_datapath_can_do(
     assert undecided.limit("customer-a")["on_failure"] == "default"
 
 
-def test_auto_that_gets_neither_leaves_in_force_what_a_dead_daemon_left(
+def test_auto_without_any_datapath_keeps_a_dead_daemons_rules(
     topology: Topology, undecided: DaemonHost, tmp_path: Path
 ) -> None:
     undecided.configure({"customer-a": SHARED})
@@ -111,7 +113,7 @@ def test_auto_that_gets_neither_leaves_in_force_what_a_dead_daemon_left(
     assert undecided.stop() == 0
 
 
-def test_a_kernel_datapath_that_was_asked_for_and_cannot_be_had_is_an_error(
+def test_a_required_kernel_datapath_that_is_unavailable_is_an_error(
     undecided: DaemonHost,
 ) -> None:
     undecided.datapath = "kernel"

@@ -84,7 +84,7 @@ def test_leftovers_of_a_killed_daemon_are_removed_by_the_next(
     assert not rules(topology)
 
 
-def test_a_start_without_a_control_socket_leaves_what_a_dead_daemon_left(
+def test_a_start_without_a_control_socket_keeps_a_dead_daemons_rules(
     topology: Topology, daemons: Daemons
 ) -> None:
     """systemd tries again every five seconds: in between nothing may pass that did not before."""
@@ -115,7 +115,7 @@ sys.exit(daemon.main(sys.argv[1:]))
 """
 
 
-def test_a_daemon_that_fails_leaves_its_rules_to_say_what_happens(
+def test_a_daemon_that_fails_leaves_its_rules_in_force(
     topology: Topology, daemons: Daemons, firewall: str
 ) -> None:
     daemon = daemons("lim1")
@@ -307,7 +307,7 @@ def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> 
 
 
 @on_one
-def test_datagrams_that_are_no_updates_are_counted_and_change_nothing(
+def test_invalid_datagrams_are_counted_and_change_nothing(
     topology: Topology, daemons: Daemons
 ) -> None:
     daemon = daemons("lim1")
@@ -344,7 +344,7 @@ def test_datagrams_that_are_no_updates_are_counted_and_change_nothing(
         ("127.0.0.1:7946", "another daemon"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, said: str) -> None:
+def test_a_refusal_of_the_host_is_one_line(daemons: Daemons, listen: str, said: str) -> None:
     running = daemons("lim1")
     running.configure({"customer-a": SHARED}, listen="127.0.0.9:7946")
     running.start()
@@ -358,7 +358,7 @@ def test_what_cannot_be_had_is_said_in_a_line(daemons: Daemons, listen: str, sai
     assert "Traceback" not in daemon.log
 
 
-def test_the_first_process_of_a_container_is_stopped_while_it_starts() -> None:
+def test_the_first_process_of_a_container_stops_during_its_start() -> None:
     """The kernel drops SIGTERM where such a process has no handler."""
     script = (
         "import os, signal; from drld import daemon; from drld.daemon import command_line;"

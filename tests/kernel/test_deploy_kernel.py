@@ -56,7 +56,7 @@ def deployed(fleet: Path, refuses: int) -> str:
     return done.stdout
 
 
-def test_a_host_that_refuses_keeps_its_key_and_its_file(fleet: Path) -> None:
+def test_a_host_that_refuses_a_file_keeps_its_key_and_file(fleet: Path) -> None:
     said = deployed(fleet, refuses=2)
     assert said == "\n".join(
         [

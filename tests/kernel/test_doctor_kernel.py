@@ -74,7 +74,7 @@ BREAK = """
 """
 
 
-def test_a_host_in_order_and_one_that_is_not(
+def test_the_doctor_tells_a_sound_host_from_a_faulty_one(
     topology: Topology, hosts: tuple[DaemonHost, DaemonHost]
 ) -> None:
     daemon, peer = hosts

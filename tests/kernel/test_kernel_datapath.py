@@ -202,7 +202,7 @@ def test_a_reload_that_changes_no_match_needs_no_new_program(
     assert passed(topology, datapath, 4) == 4
 
 
-def test_a_reload_changes_what_a_flow_is(topology: Topology, start: Start) -> None:
+def test_a_reload_changes_the_definition_of_a_flow(topology: Topology, start: Start) -> None:
     """Flows change from five-tuples to sources and back; the sample begins empty each time."""
     datapath = start()
     sent = 0
@@ -214,7 +214,7 @@ def test_a_reload_changes_what_a_flow_is(topology: Topology, start: Start) -> No
         assert len(datapath.wait(1, sent).flows) == flows
 
 
-def test_what_was_prepared_is_attached_if_it_fits(topology: Topology, start: Start) -> None:
+def test_a_prepared_program_is_attached_if_it_fits(topology: Topology, start: Start) -> None:
     datapath = start()
 
     def programs() -> set[int]:
@@ -313,7 +313,7 @@ def test_packets_that_come_while_limits_move_are_charged_and_counted() -> None:
 
 
 @pytest.mark.parametrize("flow", [None, SourcePrefix(24)])
-def test_a_snapshot_says_what_the_program_does_next(flow: SourcePrefix | None) -> None:
+def test_a_snapshot_foretells_the_programs_next_verdict(flow: SourcePrefix | None) -> None:
     """The copy has the tokens of limit and flow; the seventh packet of a flow leaves too few."""
     recorded = Recorded()
     datapath = KernelDatapath("asked", attachment=lambda _: recorded)
@@ -385,7 +385,7 @@ def test_a_refused_start_leaves_nothing(topology: Topology, start: Start) -> Non
     datapath.attach((limit(1), UNLIMITED))
 
 
-def test_a_refused_start_leaves_what_a_dead_daemon_left(
+def test_a_refused_start_keeps_a_dead_daemons_programs(
     topology: Topology, start: Start, way: str
 ) -> None:
     first = start()
@@ -616,9 +616,7 @@ def take_program(topology: Topology) -> None:
 BY_HAND = {"clsact": [take_filter, take_qdisc], "tcx": [take_program]}
 
 
-def test_what_was_taken_away_by_hand_is_put_back(
-    topology: Topology, start: Start, way: str
-) -> None:
+def test_programs_removed_by_hand_are_put_back(topology: Topology, start: Start, way: str) -> None:
     datapath = start()
     datapath.attach((limit(1), only(5)), (limit(2, "in0"), UNLIMITED))
     assert passed(topology, datapath, 3) == 3

@@ -156,7 +156,7 @@ def is_update(packet: bytes) -> bool:
     return packet[28] & 15 in {fabric.kind for fabric in FABRICS.values()}
 
 
-def test_what_was_recorded_of_a_former_life_changes_nothing(
+def test_recorded_datagrams_of_a_former_life_change_nothing(
     topology: Topology, fleet: Fleet, tmp_path: Path
 ) -> None:
     key = write_key(tmp_path / "fleet.key")

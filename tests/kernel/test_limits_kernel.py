@@ -224,7 +224,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
 
 
 @on_one
-def test_what_the_host_refuses_is_neither_in_force_nor_saved(daemons: Daemons) -> None:
+def test_a_change_that_the_host_refuses_is_neither_in_force_nor_saved(daemons: Daemons) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL})
     daemon.start()
@@ -262,7 +262,7 @@ def test_changes_from_many_shells_at_once_are_all_made(daemons: Daemons) -> None
 
 
 @on_one
-def test_garbage_is_answered_by_one_error(daemons: Daemons) -> None:
+def test_garbage_gets_one_error_as_its_answer(daemons: Daemons) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL})
     daemon.start()

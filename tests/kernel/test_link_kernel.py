@@ -98,7 +98,7 @@ async def test_a_delay_line_that_was_stopped_reports_a_problem(workspace: Path) 
         assert "could not keep up: 100.0%" in str(report.problem())
 
 
-async def test_a_delay_line_that_dies_is_told(workspace: Path) -> None:
+async def test_a_delay_line_that_dies_is_reported(workspace: Path) -> None:
     links = DelayLineLinks()
     with trio.fail_after(DEADLINE_S):
         async with line(links, DELAY_NS) as wired:

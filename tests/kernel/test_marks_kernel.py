@@ -141,7 +141,7 @@ def test_a_capable_flow_beyond_its_bucket_is_marked_and_then_dropped(
 
 
 @both_datapaths
-def test_what_bears_the_mark_already_keeps_it(topology: Topology, datapaths: Datapaths) -> None:
+def test_a_marked_packet_keeps_its_mark(topology: Topology, datapaths: Datapaths) -> None:
     datapath = datapaths()
     datapath.attach((limit(1, "out0", protocol=UDP_NUMBER, excess=Excess.MARK), per_flow(4, 10)))
     with receiver(topology, 4) as sink:
@@ -153,7 +153,7 @@ def test_what_bears_the_mark_already_keeps_it(topology: Topology, datapaths: Dat
 
 @both_families
 @both_datapaths
-def test_of_several_limits_one_mark_marks(
+def test_one_mark_of_several_limits_marks_the_packet(
     topology: Topology, datapaths: Datapaths, family: int
 ) -> None:
     datapath = datapaths()

@@ -72,7 +72,7 @@ def test_marks_are_seen_and_stay(topology: Topology, start: Start) -> None:
     assert row[0] == "3"
 
 
-def test_a_queue_that_somebody_holds_is_left_alone(topology: Topology, start: Start) -> None:
+def test_a_queue_of_another_process_is_left_alone(topology: Topology, start: Start) -> None:
     first = start("lim1")
     first.attach((limit(1, "out0", SINK[4]), UNLIMITED))
     taken = first.queue()
@@ -111,7 +111,9 @@ def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
         assert len(capture.wait(4)) == 4
 
 
-def test_rules_may_be_the_operators(topology: Topology, start: Start, firewall: str) -> None:
+def test_the_operator_may_install_the_rules(
+    topology: Topology, start: Start, firewall: str
+) -> None:
     spec = limit(1, "out0", SINK[4])
     datapath = start(tool="none")
     datapath.attach((spec, only(2)))
@@ -214,7 +216,7 @@ def test_a_failed_attach_leaves_nothing_behind(
     assert datapath.wait(1, 2).arrived_items == 2
 
 
-def test_a_failed_attach_leaves_what_a_killed_run_left(
+def test_a_failed_attach_keeps_the_rules_of_a_killed_run(
     topology: Topology, start: Start, firewall: str, tmp_path: Path
 ) -> None:
     switch = refusing_tools(tmp_path, last_tool(firewall))

@@ -209,7 +209,9 @@ def test_packets_whose_headers_end_early_are_limited_by_what_can_be_read(
     assert (counters["malformed"], counters["truncated"]) == (2, 2)
 
 
-def test_the_other_direction_and_what_no_limit_names_pass(topology: Topology, start: Start) -> None:
+def test_packets_of_the_other_direction_and_of_no_limit_pass(
+    topology: Topology, start: Start
+) -> None:
     datapath = start()
     datapath.attach(
         (limit(1, "out0", SINK[4]), NOTHING),

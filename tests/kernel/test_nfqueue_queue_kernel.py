@@ -47,7 +47,7 @@ while True:
 """
 
 
-def test_a_queue_that_cannot_be_had_is_refused_and_left_unbound(
+def test_an_unavailable_queue_is_refused_and_left_unbound(
     topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> int:
@@ -97,7 +97,7 @@ def test_packets_may_come_while_a_queue_is_being_bound(topology: Topology) -> No
     ],
     ids=["open", "closed", "default", "both"],
 )
-def test_what_happens_when_the_daemon_is_dead(
+def test_packets_get_the_verdict_of_on_failure_while_the_daemon_is_dead(
     topology: Topology, start: Start, family: int, settings: list[OnFailure], passes: bool
 ) -> None:
     datapath = start()
@@ -188,7 +188,7 @@ def test_no_packet_slips_through_a_reload(topology: Topology, start: Start) -> N
     assert total.arrived_items > 50
 
 
-def test_what_waits_at_detach_gets_its_verdict(topology: Topology, start: Start) -> None:
+def test_packets_that_wait_at_a_detach_get_their_verdicts(topology: Topology, start: Start) -> None:
     datapath = start()
     datapath.attach((limit(1, "out0", SINK[4]), only(4)))
     datapath.pause()
@@ -229,7 +229,7 @@ def test_every_packet_gets_its_own_verdict_however_they_mix(
     assert waiting(topology) == 0
 
 
-def test_what_does_not_fit_into_the_queue_is_counted(topology: Topology, start: Start) -> None:
+def test_packets_beyond_the_queue_are_counted(topology: Topology, start: Start) -> None:
     datapath = start()
     datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
     datapath.pause()

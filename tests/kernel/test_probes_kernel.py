@@ -69,7 +69,7 @@ def finds(daemon: DaemonHost, peer: str, verdict: str) -> None:
     assert wait_for(look, lambda found: found == verdict) == verdict, daemon.log
 
 
-def test_who_is_killed_is_dead_and_who_is_started_again_alive(fleet: Fleet) -> None:
+def test_a_killed_limiter_is_dead_and_a_restarted_one_alive(fleet: Fleet) -> None:
     fleet["lim3"].kill()
     for name in ("lim1", "lim2"):
         finds(fleet[name], "lim3", "dead")
@@ -80,7 +80,7 @@ def test_who_is_killed_is_dead_and_who_is_started_again_alive(fleet: Fleet) -> N
         assert fleet[name].wait_for_log("peer lim3 is back")
 
 
-def test_who_is_frozen_is_dead_and_when_it_thaws_nobody_else_is(fleet: Fleet) -> None:
+def test_a_frozen_limiter_is_dead_and_after_it_no_limiter_is(fleet: Fleet) -> None:
     before = len(fleet["lim3"].log)
     fleet["lim3"].signal(signal.SIGSTOP)
     for name in ("lim1", "lim2"):
@@ -94,7 +94,7 @@ def test_who_is_frozen_is_dead_and_when_it_thaws_nobody_else_is(fleet: Fleet) ->
     assert "is dead" not in fleet["lim3"].log[before:]
 
 
-def test_who_is_stopped_has_left_and_who_has_another_rate_is_named(fleet: Fleet) -> None:
+def test_a_stopped_limiter_has_left_and_one_with_another_rate_is_named(fleet: Fleet) -> None:
     assert fleet["lim3"].stop() == 0
     for name in ("lim1", "lim2"):
         finds(fleet[name], "lim3", "left")

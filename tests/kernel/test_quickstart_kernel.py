@@ -156,7 +156,7 @@ def assert_within_the_limit(rates: str, limit_mbit: float) -> None:
     assert float(together) <= (MARGIN + BURST_S / SECONDS) * limit_mbit
 
 
-def test_the_pages_commands_print_what_it_shows(shell: Shell) -> None:
+def test_the_commands_of_the_page_print_its_output(shell: Shell) -> None:
     install, *others = blocks()
     setup, path = install.commands.splitlines()
     assert os.access(ROOT / setup.split()[0], os.X_OK)

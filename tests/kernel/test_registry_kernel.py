@@ -127,7 +127,7 @@ def test_mistakes_are_refused_before_anything_is_written(fleet: RegistryFleet) -
     assert status(first)["registry"]["rejected"] == 0
 
 
-def test_what_a_host_cannot_do_is_reported_and_keeps_nothing_else_back(
+def test_a_limit_that_a_host_refuses_is_reported_and_delays_no_other(
     fleet: RegistryFleet,
 ) -> None:
     first, second = fleet.started(1, 2)
@@ -193,7 +193,7 @@ def test_a_restart_keeps_the_tokens_of_limits_beside_one_that_is_refused(
     assert report["forwarded_bytes"] / LENGTH <= 60
 
 
-def test_auto_starts_with_the_fleets_limits_where_the_kernel_datapath_cannot_be_had(
+def test_auto_starts_with_the_fleets_limits_without_a_kernel_datapath(
     fleet: RegistryFleet, tmp_path: Path
 ) -> None:
     daemon = fleet.daemon(1)
@@ -209,7 +209,7 @@ def test_auto_starts_with_the_fleets_limits_where_the_kernel_datapath_cannot_be_
     assert status(daemon)["datapath"]["name"] == "nfqueue"
 
 
-def test_without_etcd_the_fleet_goes_on_with_what_it_knew(fleet: RegistryFleet) -> None:
+def test_the_fleet_keeps_its_last_state_while_etcd_is_away(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
     fleet.limit("add", *FPS)
     in_force(first, "customer-a", 10e6, ["lim2"])
@@ -273,7 +273,7 @@ def test_a_fleet_that_was_shut_down_starts_without_etcd(fleet: RegistryFleet) ->
         assert names(daemon) == ["customer-a"]
 
 
-def test_a_registry_that_a_reload_brings_is_refused(fleet: RegistryFleet) -> None:
+def test_a_reload_that_adds_a_registry_is_refused(fleet: RegistryFleet) -> None:
     """Its peers are not in the file any more: alone it would enforce all of the limit."""
     daemon = fleet.daemon(1)
     registry = daemon.config.read_text()
@@ -291,7 +291,7 @@ def test_a_registry_that_a_reload_brings_is_refused(fleet: RegistryFleet) -> Non
     in_force(daemon, "own", 5e6, [])
 
 
-def test_a_wiped_etcd_is_filled_again_and_nobody_drops_anybody(fleet: RegistryFleet) -> None:
+def test_a_wiped_etcd_is_filled_again_and_no_limiter_drops_a_member(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
     fleet.limit("add", *FPS)
     third = fleet.daemon(3)
@@ -359,7 +359,7 @@ def test_garbage_changes_nothing_and_is_named(fleet: RegistryFleet) -> None:
         fleet.wait(daemon, lambda report: joined(report, 2))
 
 
-def test_a_history_that_is_compacted_while_a_limiter_stands_still(fleet: RegistryFleet) -> None:
+def test_a_frozen_limiter_survives_a_compacted_history(fleet: RegistryFleet) -> None:
     first, second = fleet.started(1, 2)
     second.signal(signal.SIGSTOP)
     for rate in range(1, 30):
@@ -392,7 +392,7 @@ def test_two_fleets_share_an_etcd(fleet: RegistryFleet) -> None:
     assert status(first)["registry"]["rejected"] == 0
 
 
-def test_a_name_that_is_taken_is_not_registered(fleet: RegistryFleet) -> None:
+def test_a_taken_name_is_not_registered(fleet: RegistryFleet) -> None:
     fleet.started(1)
     fleet.etcd.put("/drld/f/alive/lim2", '{"address": "127.0.0.7:7946"}')
     second = fleet.daemon(2, ttl="2s")
@@ -439,7 +439,7 @@ def test_a_daemon_that_stands_still_is_a_member_and_counted_out_by_gossip_alone(
         assert "Traceback" not in daemon.log
 
 
-def test_a_member_that_cannot_answer_keeps_who_joins_at_its_static_share(
+def test_a_newcomer_has_its_static_share_while_a_member_cannot_answer(
     fleet: RegistryFleet,
 ) -> None:
     first, second = fleet.started(1, 2)

@@ -167,7 +167,7 @@ def test_messages_that_waited_have_their_own_times(
 
 @pytest.mark.parametrize("server", [*SERVERS.values(), "::"], ids=[*SERVERS, "both"])
 @pytest.mark.parametrize("case", ["last acknowledgement", "fast open", "cookies"])
-def test_data_of_a_connection_that_is_not_there_yet(
+def test_data_before_the_connection_is_accepted_has_its_time(
     topology: Topology,
     source: SocketStamps,
     opened: contextlib.ExitStack,
@@ -204,7 +204,7 @@ def test_data_of_a_connection_that_is_not_there_yet(
     assert (source.tally.stamped, source.tally.unstamped) == (3, 0)
 
 
-def test_a_full_ring_leaves_messages_to_the_time_of_reading(
+def test_a_full_ring_charges_messages_when_they_are_read(
     topology: Topology, opened: contextlib.ExitStack
 ) -> None:
     source = SocketStamps(ring_bytes=4096)
@@ -233,7 +233,7 @@ def test_a_full_ring_leaves_messages_to_the_time_of_reading(
     assert (source.tally.stamped, source.tally.unstamped) == (stamped + 3, count - stamped)
 
 
-def test_large_segments_of_the_loopback_interface(
+def test_large_segments_of_loopback_have_their_times(
     source: SocketStamps, opened: contextlib.ExitStack, topology: Topology
 ) -> None:
     """They come in one piece of up to 64 KiB, and without checksums."""
@@ -276,7 +276,7 @@ def test_urgent_bytes_stay_in_the_stream(
     assert source.tally.unstamped == 0
 
 
-def test_a_connection_that_was_reset_before_it_was_accepted(
+def test_a_connection_reset_before_it_is_accepted_is_survived(
     topology: Topology, source: SocketStamps, opened: contextlib.ExitStack
 ) -> None:
     listener = opened.enter_context(listening(topology, source, SERVERS["IPv4"]))
@@ -291,7 +291,7 @@ def test_a_connection_that_was_reset_before_it_was_accepted(
     source.close(connection)
 
 
-def test_what_nobody_accepts_is_forgotten(
+def test_connections_that_no_process_accepts_are_forgotten(
     topology: Topology,
     source: SocketStamps,
     opened: contextlib.ExitStack,
@@ -430,7 +430,7 @@ def test_one_capability_is_enough_and_nothing_stays_of_a_killed_process(
     assert not wait_for(there, lambda found: not found)
 
 
-def test_without_the_capability_the_kernels_stamps_serve_and_the_reason_is_told(
+def test_without_the_capability_the_kernels_stamps_serve_and_the_log_has_the_reason(
     source: SocketStamps,
 ) -> None:
     with child("-all", "auto") as said:

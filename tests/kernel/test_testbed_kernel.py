@@ -148,7 +148,7 @@ async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
     assert 0 < found["aggregate_bps"] < 8e6
 
 
-async def test_what_the_limited_hosts_send_themselves_falls_under_the_limit(
+async def test_traffic_of_the_limited_hosts_own_falls_under_the_limit(
     make_links: MakeLinks,
 ) -> None:
     """To a firewall they are not what is forwarded; at an interface both are the same."""
@@ -342,7 +342,7 @@ def test_an_interrupted_campaign_leaves_nothing(
 
 
 @pytest.mark.alone
-def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
+def test_the_next_run_removes_leftovers_of_a_killed_one() -> None:
     """The run's own process: its campaign would clean up after it."""
     small = experiment(seconds=60, flows=FLOWS)
     job = worker.Job(small.definition, "fps", 1, False, "nfqueue", "auto", True, None)

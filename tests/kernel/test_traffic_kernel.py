@@ -116,7 +116,7 @@ async def test_flows_run_from_their_start_to_their_end(make_links: MakeLinks) ->
         assert report["rtt_ms"] >= DELAY_NS / 1e6
 
 
-async def test_a_window_bounds_what_is_under_way(make_links: MakeLinks) -> None:
+async def test_a_window_bounds_the_bytes_under_way(make_links: MakeLinks) -> None:
     window = 20_000
     async with line(make_links(), DELAY_NS) as wired:
         _, received = await carry(wired, [flow(0, 0.0, 1.6)], 1.6, window=window)
@@ -134,7 +134,7 @@ async def test_a_window_bounds_what_is_under_way(make_links: MakeLinks) -> None:
         ({"congestion": "bbr", "ecn": True}, {"bbr", "ecn"}),
     ],
 )
-async def test_flows_are_what_was_asked_for_with_selective_acknowledgements(
+async def test_flows_use_the_planned_options_and_selective_acknowledgements(
     make_links: MakeLinks, kind: dict[str, Any], states: set[str]
 ) -> None:
     async def look(source: str) -> None:
@@ -168,9 +168,7 @@ async def test_a_flow_without_selective_acknowledgements_is_an_error(
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_ecn_that_is_not_as_it_was_planned_is_an_error(
-    make_links: MakeLinks, asked: bool
-) -> None:
+async def test_ecn_other_than_planned_is_an_error(make_links: MakeLinks, asked: bool) -> None:
     async with line(make_links(), DELAY_NS) as wired:
         if asked:
             netns.within(wired.source, ask_for_ecn)
@@ -190,7 +188,7 @@ async def test_a_congestion_control_that_the_kernel_does_not_offer_is_named(
         check_congestion(["reno", "nonesuch"])
 
 
-async def test_super_packets_stay_whole_where_they_are_asked_for(make_links: MakeLinks) -> None:
+async def test_super_packets_stay_whole_if_the_experiment_says_so(make_links: MakeLinks) -> None:
     async with line(make_links(), DELAY_NS) as wired:
         for namespace, device in ((wired.source, "eth0"), (netns.namespace(WAN), LINK)):
             leave = partial(set_offloads, [device], ("tso", "gso"), on=True)

@@ -39,7 +39,7 @@ async def run(
         return await run_once(small, allocator, 1, options, Progress(silence))
 
 
-async def test_an_open_loop_asks_for_the_same_whatever_the_limiter_does(
+async def test_an_open_loop_sends_the_same_requests_under_any_limiter(
     make_links: MakeLinks,
 ) -> None:
     sites = [web(limiter=limiter, requests=50) for limiter in ("l1", "l2")]

@@ -189,7 +189,7 @@ def test_a_wrong_clock_and_a_delay_change_nothing_but_towards_fuller(
 
 
 @given(takes, st.sampled_from([Form.COUNTER, Form.QUEUE, Form.LEDGER]))
-def test_what_crosses_the_wire_is_what_was_sent(
+def test_decoded_entries_are_those_that_were_encoded(
     steps: list[tuple[int, int, int]], form: Form
 ) -> None:
     makes: dict[Form, Callable[[int], Bucket]] = {

@@ -17,7 +17,7 @@ RATES = st.integers(BYTES.min_rate, BYTES.max_rate) | st.sampled_from(EDGES)
 
 
 @given(RATES)
-def test_it_is_a_quarter_of_a_second_within_the_bounds(rate: int) -> None:
+def test_an_automatic_burst_is_a_quarter_of_a_second_within_the_bounds(rate: int) -> None:
     burst = automatic_burst(rate, BYTES)
     assert BYTES.min_burst <= burst <= BYTES.max_burst
     if BYTES.min_burst < burst < BYTES.max_burst:
@@ -29,13 +29,13 @@ def test_it_is_a_quarter_of_a_second_within_the_bounds(rate: int) -> None:
 
 
 @given(RATES, RATES)
-def test_it_never_falls_as_the_rate_rises(one: int, other: int) -> None:
+def test_an_automatic_burst_never_falls_as_the_rate_rises(one: int, other: int) -> None:
     low, high = sorted((one, other))
     assert automatic_burst(low, BYTES) <= automatic_burst(high, BYTES)
 
 
 @given(RATES)
-def test_it_is_never_shallow_and_a_byte_less_is(rate: int) -> None:
+def test_an_automatic_burst_is_never_shallow_and_a_byte_less_is(rate: int) -> None:
     burst = automatic_burst(rate, BYTES)
     assert not is_shallow(burst, rate, BYTES)
     assert is_shallow(burst - 1, rate, BYTES) == (BYTES.min_burst <= rate // 4 <= BYTES.max_burst)

@@ -61,7 +61,7 @@ def with_operations(executed: Iterator[bytes]) -> Iterator[bytes]:
 
 @given(programs(), st.integers())
 @example(instruction(CALL, 0, 0x7D000001) + instruction(IF, -2) + instruction(EXIT), 0)
-def test_the_operations_are_executed_in_place_of_the_calls(program: bytes, seed: int) -> None:
+def test_atomic_operations_replace_the_calls(program: bytes, seed: int) -> None:
     expected = with_operations(steps(program, Random(seed)))
     assert list(islice(steps(with_atomics(program), Random(seed)), STEPS)) == list(
         islice(expected, STEPS)

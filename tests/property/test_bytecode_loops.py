@@ -57,7 +57,7 @@ def steps(program: bytes, decisions: Random) -> Iterator[tuple[int, int]]:
 
 
 @given(programs(), st.integers())
-def test_the_same_is_executed(program: bytes, seed: int) -> None:
+def test_closed_loops_execute_the_same_instructions(program: bytes, seed: int) -> None:
     closed = closed_by_jumps(program)
     assert list(islice(steps(closed, Random(seed)), STEPS)) == list(
         islice(steps(program, Random(seed)), STEPS)
@@ -65,7 +65,7 @@ def test_the_same_is_executed(program: bytes, seed: int) -> None:
 
 
 @given(programs())
-def test_it_is_done_once(program: bytes) -> None:
+def test_closing_loops_twice_changes_nothing(program: bytes) -> None:
     closed = closed_by_jumps(program)
     assert closed_by_jumps(closed) == closed
 
@@ -75,7 +75,7 @@ def joined(*code: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("last", [MOVE, CALL])
-def test_a_loop_that_is_entered_in_its_middle(last: int) -> None:
+def test_a_loop_entered_in_its_middle_is_closed_by_a_jump(last: int) -> None:
     body = instruction(last, 0, 7)
     program = joined(instruction(GOTO, 1), body, instruction(IF, -2), instruction(EXIT))
     assert closed_by_jumps(program) == joined(
@@ -96,11 +96,11 @@ def loop_closed_by(jump: Sequence[bytes]) -> bytes:
         instruction(EXIT),
     ],
 )
-def test_others_stay_as_they_are(program: bytes) -> None:
+def test_programs_without_such_loops_stay_unchanged(program: bytes) -> None:
     assert closed_by_jumps(program) == program
 
 
-def test_a_jump_that_reaches_no_further() -> None:
+def test_a_jump_too_long_for_an_instruction_is_an_error() -> None:
     many = instruction(MOVE) * (2**15 - 3)
     program = joined(
         instruction(IF, 2**15 - 1),

@@ -39,7 +39,7 @@ def run(
 
 
 @given(steps, st.integers(1, 10))
-def test_every_item_is_said_or_counted_and_the_latest_is_said(
+def test_every_item_is_logged_or_counted_and_the_latest_is_logged(
     steps: list[tuple[int, tuple[str, str] | None]], burst: int
 ) -> None:
     said, made = run(steps, burst)
@@ -54,7 +54,7 @@ def test_every_item_is_said_or_counted_and_the_latest_is_said(
 
 
 @given(steps, st.integers(1, 10))
-def test_in_no_period_are_there_more_than_twice_the_burst(
+def test_no_period_has_more_lines_than_twice_the_burst(
     steps: list[tuple[int, tuple[str, str] | None]], burst: int
 ) -> None:
     said, _ = run(steps, burst)
@@ -77,7 +77,7 @@ def test_a_thousand_in_a_minute_are_few_lines_and_a_total(burst: int) -> None:
     assert list(throttle.due(2 * PERIOD_NS)) == []
 
 
-def test_the_subjects_are_bounded_and_what_has_gone_is_forgotten(
+def test_subjects_are_bounded_and_old_ones_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_throttle, "MAX_KEYS", 3)

@@ -209,7 +209,7 @@ def test_strict_shares_sum_to_one_at_most(size: int, age: int, seed: int, change
     assert most_in_strict_shares(size, age, seed, changes, later=0) <= 1 + 1e-9
 
 
-def test_news_that_is_older_makes_them_more() -> None:
+def test_older_news_makes_shares_exceed_one() -> None:
     found = [most_in_strict_shares(4, 2, seed, 0.5, later=6) for seed in range(20)]
     assert max(found) > 1.1
 

@@ -67,7 +67,7 @@ def checked(name: str, packets: list[bytes], expected: list[str | None], at: lis
 
 
 @given(version=st.sampled_from([4, 5]), found=messages, at=cuts, keep_alive=st.integers(0, 65535))
-def test_what_gmqtt_writes(
+def test_frames_that_gmqtt_writes_are_read(
     version: int, found: list[tuple[Any, ...]], at: list[int], keep_alive: int
 ) -> None:
     protocol = protocol_of(version)
@@ -101,7 +101,7 @@ def test_what_gmqtt_writes(
     found=st.lists(st.tuples(subjects, st.none() | subjects, payloads, st.booleans()), max_size=6),
     at=cuts,
 )
-def test_what_nats_py_writes(
+def test_frames_that_nats_py_writes_are_read(
     found: list[tuple[str, str | None, bytes, bool]], at: list[int]
 ) -> None:
     packets, expected = [b"PING\r\n", command.sub_cmd("a.*", "", 1)], [None, None]

@@ -79,7 +79,7 @@ def test_the_usual_packets_are_plain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKETS)
-def test_packets_with_one_outline_say_the_same(name: str) -> None:
+def test_packets_with_one_outline_have_one_flow_and_limits(name: str) -> None:
     known: dict[Hashable, Header] = {}
     for data in variants(PACKETS[name]):
         plain, length = outline(data)

@@ -79,7 +79,7 @@ def test_the_proposition_fails_for_a_bucket_that_releases_a_token_late() -> None
 
 
 @given(found=arrivals, rate=st.integers(1, 6), depth=st.integers(1, 6))
-def test_what_leaves_keeps_the_arrival_curve_and_its_order(
+def test_departures_keep_the_arrival_curve_and_the_order(
     found: Arrivals, rate: int, depth: int
 ) -> None:
     """In any time dt at most b + r dt messages leave; none is lost, and none waits for nothing."""

@@ -62,7 +62,7 @@ def _update(
 @example(rounds=[[("b", 1, 1.0, MAX_WEIGHT, 0, 1)]], arrived=[0])
 @example(rounds=[[("b", 1, MAX_VALUE, 2.0**-126, 0, 1)] * 6] * 8, arrived=[0])
 @example(rounds=[[("b", 1, MAX_VALUE, 1.0, 0, 1)]], arrived=[0] * 7 + [_JUST_BELOW])
-def test_it_breaks_nothing(
+def test_a_lying_peer_breaks_no_invariant(
     allocator: str,
     fabric: str,
     rounds: list[list[tuple[str, int, float, float, int, int]]],

@@ -198,7 +198,7 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_changes(
 
 
 @given(first=limits([*Excess], [*Mode]), what=steps(limits([*Excess], [*Mode])))
-def test_all_leave_at_once_when_the_limits_are_gone(
+def test_all_messages_leave_at_once_when_the_limits_are_gone(
     first: tuple[LimitSpec, ...], what: list[tuple[int, Offer | Release | Change]]
 ) -> None:
     run = Run(first)
@@ -291,7 +291,7 @@ def test_one_limit_is_one_bucket_for_all_connections(
 
 
 @given(what=steps(None), first=limits([Excess.WAIT], [Mode.ENFORCE]))
-def test_when_frames_are_released_decides_about_no_charge(
+def test_the_time_of_a_release_changes_no_charge(
     what: list[tuple[int, Offer | Release | Change]], first: tuple[LimitSpec, ...]
 ) -> None:
     """A daemon that runs late delays messages and changes no account, at any number of limits."""

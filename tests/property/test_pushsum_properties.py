@@ -29,7 +29,7 @@ def push_sum(names: str) -> PushSum:
     value=st.floats(-1e9, 1e9),
     weight=st.floats(0.001, 100),
 )
-def test_losses_are_made_up_for(arriving: list[bool], value: float, weight: float) -> None:
+def test_losses_are_compensated(arriving: list[bool], value: float, weight: float) -> None:
     """Equal pairs count as if none had been lost, up to the newest, while gaps are short."""
     value, weight = to_float32(value), to_float32(weight)
     made = push_sum("ab")
@@ -70,7 +70,7 @@ hostile = st.builds(
         max_size=25,
     )
 )
-def test_whatever_peers_say_the_fabric_stays_sane(
+def test_the_fabric_stays_sane_under_any_updates(
     steps: list[tuple[list[tuple[str, PushsumUpdate]], float, int]],
 ) -> None:
     made = push_sum("abc")

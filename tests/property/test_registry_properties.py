@@ -181,7 +181,7 @@ ALL = ("start", "start", "kill", "stop", "cut", "connect", "follow", "act", *(4 
 
 
 @given(deeds(*ALL))
-def test_who_takes_part_is_counted_by_all(history: list[Deed]) -> None:
+def test_all_members_count_every_limiter_that_takes_part(history: list[Deed]) -> None:
     world = World()
     for deed in history:
         world.do(deed)
@@ -195,7 +195,7 @@ def test_who_takes_part_is_counted_by_all(history: list[Deed]) -> None:
 
 
 @given(deeds(*ALL, "wipe", "backup", "rewind"))
-def test_a_wiped_or_restored_registry_makes_nobody_drop_anybody(history: list[Deed]) -> None:
+def test_a_wiped_or_restored_registry_makes_no_limiter_drop_a_member(history: list[Deed]) -> None:
     world = World()
     for deed in history:
         world.do(deed)

@@ -138,7 +138,7 @@ def is_hello(datagram: bytes) -> bool:
 
 @settings(max_examples=examples(300))
 @given(script=actions, told=st.sampled_from(["a", "b", "ab"]), replays=st.integers(0, 3))
-def test_both_come_to_the_same_session(
+def test_both_ends_agree_on_one_session(
     script: list[tuple[str, str | int]], told: str, replays: int
 ) -> None:
     """After any past; whoever has something to tell, and while old HELLOs are repeated."""

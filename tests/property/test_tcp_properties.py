@@ -28,7 +28,7 @@ def recount(board: Scoreboard) -> tuple[int, int, int]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.integers(1, 80), LOSSES, LOSSES, st.integers(1, 30), st.sampled_from(sorted(CONTROLS)))
-def test_everything_arrives_whatever_is_lost(
+def test_every_byte_arrives_under_any_loss(
     segments: int, lost: frozenset[int], lost_acks: frozenset[int], window: int, control: str
 ) -> None:
     pair = Pair(
@@ -60,7 +60,7 @@ def test_everything_arrives_whatever_is_lost(
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.0, 0.3), st.sampled_from(sorted(CONTROLS)))
-def test_random_loss_never_stops_it(seed: int, loss: float, control: str) -> None:
+def test_random_loss_never_stops_a_connection(seed: int, loss: float, control: str) -> None:
     rng = Random(seed)
     pair = Pair(loses=lambda segment, copy: rng.random() < loss, segments=300, control=control)
     pair.sender.start()

@@ -17,7 +17,7 @@ ARRIVALS = st.lists(st.integers(0, 10_000_000), min_size=1, max_size=60)
 
 
 @given(RATES.filter(lambda rates: max(rates) > 1e-3))
-def test_jain_lies_between_one_nth_and_one_and_knows_no_unit(rates: list[float]) -> None:
+def test_jains_index_lies_between_one_nth_and_one_in_any_unit(rates: list[float]) -> None:
     index = result.jain(rates)
     assert 1 / len(rates) - 1e-9 <= index <= 1 + 1e-9
     assert result.jain([8 * rate for rate in rates]) == pytest.approx(index)

@@ -129,7 +129,7 @@ def test_after_any_faults_all_agree_on_the_true_total(
     ),
     value=st.floats(0, MAX_VALUE),
 )
-def test_whatever_peers_say_the_fabric_stays_sane(
+def test_the_fabric_stays_sane_under_any_updates(
     said: list[tuple[str, int, Quantity, Role, float, int, int]], value: float
 ) -> None:
     made = fabric("tree", "a", "abcd")

@@ -40,7 +40,7 @@ class Newest(Adaptive):
 
 
 @pytest.mark.parametrize(("allocator", "kept"), [(Adaptive, True), (Newest, False)])
-def test_the_rule_is_what_keeps_to_the_limit(allocator: type[Adaptive], kept: bool) -> None:
+def test_a_fleet_without_the_rule_exceeds_the_limit(allocator: type[Adaptive], kept: bool) -> None:
     with mock.patch("drld.limiter.ALLOCATORS", {**ALLOCATORS, "adaptive": allocator}):
         fleet = MessageFleet([400, 150, 150, 150, 150], seed=3)
         fleet.run(10)

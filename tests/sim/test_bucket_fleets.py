@@ -69,7 +69,7 @@ def test_the_excess_is_at_most_what_was_not_known(bucket: str, change: dict[str,
     assert found.excess <= found.knowledge.unknown
 
 
-def test_what_is_not_known_is_as_old_as_the_news() -> None:
+def test_unknown_tokens_are_as_old_as_the_news() -> None:
     """Two limiters that never hear of each other: one's tokens, and the time since the first."""
     case = changed(nodes=2, cut=(1, 100_000))
     data = [Request(1000 + 10 * number, 0, number % 2) for number in range(20)]
@@ -78,7 +78,7 @@ def test_what_is_not_known_is_as_old_as_the_news() -> None:
     assert (found.knowledge.unknown, found.knowledge.age_ms) == (10, 190)
 
 
-def test_limiters_that_return_are_told_all_or_stay_behind() -> None:
+def test_returning_limiters_learn_all_or_stay_behind() -> None:
     case = changed(rate=1, per_s=1000, restart_ms=12_000)
     told, unnoticed = (
         run(replace(case, copies=copies), "ledger-slack") for copies in (True, False)
@@ -88,7 +88,7 @@ def test_limiters_that_return_are_told_all_or_stay_behind() -> None:
     assert told.excess < unnoticed.excess
 
 
-def test_a_queue_whose_elements_die_before_their_round_has_no_limit() -> None:
+def test_a_queue_with_elements_that_die_before_their_round_limits_nothing() -> None:
     """Data set E: an element lives 10 ms, and a round comes each 300 ms."""
     case = changed(data="high-rate", capacity=100, rate=100, per_s=1, nodes=30)
     data = [request for request in traffic(case) if request.at_ms < 1000]
@@ -97,7 +97,7 @@ def test_a_queue_whose_elements_die_before_their_round_has_no_limit() -> None:
     assert len(data) > 4 * run(case, "counter", data).central_admitted
 
 
-def test_a_safe_margin_lets_the_queue_refuse_who_is_just_above_the_rate() -> None:
+def test_with_a_safe_margin_the_queue_refuses_users_just_above_the_rate() -> None:
     """Data set D, a round each 900 ms: section 5.4 proposes the margin."""
     case = changed(data="just-above", capacity=5, rate=1, per_s=1, nodes=15, interval_ms=900)
     plain, safe = (run(case, bucket) for bucket in ("queue", "queue-safe"))
@@ -116,7 +116,7 @@ def test_news_are_as_old_as_losses_and_repetitions_make_them() -> None:
     assert 20 <= found.knowledge.age_ms <= most_ms
 
 
-def test_the_queue_minds_a_wrong_clock() -> None:
+def test_a_wrong_clock_changes_the_queues_decisions() -> None:
     right, wrong = (run(changed(skewed_s=skewed_s), "queue") for skewed_s in (0, 3600))
     assert right.decisions != wrong.decisions
 
@@ -129,7 +129,7 @@ def test_with_instant_paths_slack_admits_nothing_too_much() -> None:
         assert len(found.rejected) == len(found.central_rejected)
 
 
-def test_with_delay_the_excess_is_what_is_under_way() -> None:
+def test_with_delay_the_excess_is_the_tokens_under_way() -> None:
     """One token each at most, or what is admitted within a delay (docs/replicated-buckets.md)."""
     case = changed(delay_ms=50)
     data = traffic(case)
@@ -138,7 +138,7 @@ def test_with_delay_the_excess_is_what_is_under_way() -> None:
     assert found.excess <= case.nodes * max(1, most)
 
 
-def test_requests_of_one_millisecond_all_count() -> None:
+def test_all_requests_of_one_millisecond_count() -> None:
     """Six at each of five limiters, and a minute later thirty at each; c = 40."""
     case = changed(rate=1, per_s=1000)
     data = [

@@ -51,9 +51,7 @@ def test_no_window_exceeds_the_bound(
 
 @pytest.mark.parametrize("fabric", ["mesh", "tree"])
 @pytest.mark.parametrize("traffic", ["pulses", "together"])
-def test_it_is_the_account_that_bounds_limiters_that_take_what_they_believe_to_have(
-    fabric: str, traffic: str
-) -> None:
+def test_without_the_account_limiters_exceed_the_bound(fabric: str, traffic: str) -> None:
     bounded, unbounded = (
         found_in(fabric, 7, traffic, 1, margin=0.0, reckless=True, account=account)
         for account in (True, False)

@@ -35,7 +35,9 @@ def test_without_a_guard_grd_keeps_the_drop_probability_that_its_daemon_died_wit
     assert plain.worst > 2 > BOUND >= guarded.worst
 
 
-def test_without_a_guard_fps_with_random_drop_does_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_guard_fps_keeps_the_drop_probability_of_its_dead_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With the guard it is a case of `test_no_second_exceeds_the_bound`."""
     monkeypatch.setattr(
         "drld.allocators.fps.guarded",

@@ -40,11 +40,11 @@ NEAR = 0.1
 
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("what", ACTS)
-def test_what_is_promised_is_what_is_used(fabric: str, what: str) -> None:
+def test_every_promised_part_of_the_limit_is_used(fabric: str, what: str) -> None:
     seed = SEEDS.get((what, fabric), 1)
     found = min(least(fabric, what, number, seed) for number in range(len(ACTS[what])))
     assert promised(what, fabric) <= found <= LEAST[what][fabric] + NEAR
 
 
-def test_everything_promised_is_tried() -> None:
+def test_every_promise_is_tested() -> None:
     assert {what for what, fabrics in LEAST.items() if any(fabrics.values())} == set(ACTS)

@@ -50,7 +50,7 @@ def test_fps_keeps_to_the_limit(
 @pytest.mark.parametrize("fabric", FABRICS)
 @given(flows=flows, events=events, seed=st.integers(0, 99))
 @settings(slow, max_examples=2)
-def test_so_do_other_allocators(
+def test_other_allocators_keep_to_the_limit(
     fabric: str, allocator: str, flows: list[int], events: list[Event], seed: int
 ) -> None:
     assert (
@@ -62,7 +62,7 @@ def test_so_do_other_allocators(
 @pytest.mark.parametrize("fabric", FABRICS)
 @given(flows=flows, events=events, seed=st.integers(0, 99), intervals=st.sampled_from([4, 10]))
 @settings(slow, max_examples=3)
-def test_so_do_limits_whose_interval_is_longer(
+def test_limits_with_longer_intervals_keep_to_the_limit(
     fabric: str, flows: list[int], events: list[Event], seed: int, intervals: int
 ) -> None:
     """The limit's interval is longer than a gossip round."""
@@ -71,7 +71,7 @@ def test_so_do_limits_whose_interval_is_longer(
 
 
 @pytest.mark.parametrize(("fabric", "size"), [("mesh", 20), ("pushsum", 20), ("tree", 50)])
-def test_large_fleets(fabric: str, size: int) -> None:
+def test_large_fleets_keep_to_the_limit(fabric: str, size: int) -> None:
     """A part of a third, in which five die; then the rest of it returns.
 
     Then all is used but the shares of the five.
@@ -157,7 +157,7 @@ def test_a_cut_and_its_end_never_exceed_the_limit(
     [(10, seed) for seed in (303, 353, 470, 672, 861, 867, 881)]
     + [(50, seed) for seed in (14, 19, 113, 185)],
 )
-def test_cuts_that_broke_the_rule_in_a_tree(delay_ms: int, seed: int) -> None:
+def test_cuts_that_once_broke_the_rule_in_a_tree_keep_it(delay_ms: int, seed: int) -> None:
     """Orphans once subtracted a sum for longer than their lost parents were remembered."""
     assert excess_of_cuts(*random_cut("tree", seed, delay_ms * MS)) <= MOST
 
@@ -260,7 +260,7 @@ def test_a_daemon_that_continues_takes_no_more_than_its_share(fabric: str, size:
     ways=st.sampled_from([("to",), ("from",), ("to", "from")]),
 )
 @settings(slow, max_examples=6)
-def test_limiters_that_are_cut_off_and_die_before_they_have_shrunk(
+def test_limiters_that_die_cut_off_before_they_shrink_keep_to_the_limit(
     fabric: str, flows: list[int], lost: set[int], sooner: int, ways: tuple[str, ...]
 ) -> None:
     """The others take what it had before its datapath has fallen back.
@@ -339,7 +339,7 @@ def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
 
 
 @pytest.mark.parametrize("fabric", SAFE)
-def test_a_restart_at_once_is_hardly_felt(fabric: str) -> None:
+def test_an_immediate_restart_costs_little_use(fabric: str) -> None:
     """The peers do not notice the restart, and believe nearly the same total all the time."""
     flows = [3, 5, 1, 2, 4, 2]
     for restarted in range(len(flows)) if fabric == "tree" else (1,):
@@ -358,7 +358,7 @@ def detection_ns(kind: str, size: int) -> int:
     return bare_fabric(kind, "l0", [f"l{number}" for number in range(size)]).detection_ns
 
 
-def test_detection_times() -> None:
+def test_detection_times_are_those_of_the_documents() -> None:
     """The detection times of docs/conservative-rule.md, at 50 ms."""
     documented = {
         "mesh": {2: 1.45, 10: 1.45, 50: 1.45, 200: 1.45},

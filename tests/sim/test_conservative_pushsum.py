@@ -53,7 +53,7 @@ def test_loss_gives_no_limiter_more_than_the_shares_of_its_part(
 
 
 @pytest.mark.parametrize("flows", [[1, 3], [2, 1, 5]])
-def test_loss_may_give_everybody_all_of_the_limit(flows: list[int]) -> None:
+def test_loss_may_give_every_limiter_all_of_the_limit(flows: list[int]) -> None:
     """No more than nine updates in a row: three, for which all begin an epoch, and five of that.
 
     Where they begin it together nobody has heard of any other when it ought to have settled.
@@ -70,7 +70,7 @@ def test_loss_may_give_everybody_all_of_the_limit(flows: list[int]) -> None:
     assert max(largest) == pytest.approx(len(flows), rel=1e-5)
 
 
-def test_a_cut_takes_mass_of_those_that_stay_together() -> None:
+def test_a_cut_takes_mass_from_limiters_that_stay_together() -> None:
     """They lose mass until they notice the cut. In that epoch a change then counts many times."""
     made = FluidFleet("pushsum", [3, 5, 2], seed=1)
     made.run(80)

@@ -33,7 +33,7 @@ def grown(window: int, seconds: float, rtt_ns: int = 100 * MS) -> list[tuple[flo
     return found
 
 
-def test_after_a_loss_cubic_has_seven_tenths() -> None:
+def test_after_a_loss_cubic_has_seven_tenths_of_its_window() -> None:
     assert grown(1000, 0)[0] == (0.0, 1000 * 717 // 1024)
 
 
@@ -47,7 +47,7 @@ def test_cubic_follows_its_curve_and_is_back_where_it_was_after_k() -> None:
         assert window == pytest.approx(curve, rel=0.02)
 
 
-def test_a_second_loss_below_the_last_gives_way() -> None:
+def test_a_second_loss_below_the_last_maximum_lowers_the_next_curve() -> None:
     cubic = Cubic(1000)
     cubic.begin_reduction()
     cubic.end_reduction()

@@ -23,7 +23,7 @@ class Owner:
         self.ours = ours
 
 
-def test_everything_is_counted_once_and_what_is_shared_is_not() -> None:
+def test_memory_is_counted_once_without_shared_parts() -> None:
     inner = [bytes(1000)]
     ours = [bytes(5000)]
     owner = Owner([inner, inner], ours)
@@ -48,5 +48,5 @@ def test_costs_are_those_of_a_limiter_that_knows_all_its_peers() -> None:
     assert all(0 < costs["tick_us"] <= costs["tick_us_p90"] for costs in found)
 
 
-def test_who_does_not_ask_is_told_no_costs() -> None:
+def test_costs_are_recorded_only_if_asked_for() -> None:
     assert "costs" not in simulate(experiment(), "fps")

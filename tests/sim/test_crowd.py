@@ -31,7 +31,7 @@ def test_all_flows_of_a_crowd_find_tokens() -> None:
     assert fairness() > 0.9
 
 
-def test_without_random_drop_their_order_decides() -> None:
+def test_without_random_drop_the_order_of_flows_decides() -> None:
     """Lock-out: a bucket refuses the same sources time after time."""
     with mock.patch.object(fair_flows, "CROWD_PASS", 1e9):
         assert fairness() < 0.6

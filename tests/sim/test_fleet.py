@@ -53,7 +53,7 @@ def test_static_leaves_an_idle_share_unused() -> None:
 
 
 @pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
-def test_a_limiter_that_hears_nobody_enforces_its_static_share(allocator: str) -> None:
+def test_a_limiter_that_hears_no_peer_enforces_its_static_share(allocator: str) -> None:
     fleet = PacketFleet(limit_spec(allocator), 4, seed=1)
     fleet.network.partition(["l0"], ["l1", "l2", "l3"])
     fleet.constant("l0", 0, 20 * MBIT)
@@ -116,7 +116,7 @@ def test_an_idle_fleet_stays_at_zero_and_finite() -> None:
 @pytest.mark.parametrize("allocator", ["fair", "fps"])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_what_is_in_force_of_a_limit_at_rest_follows_who_is_there(
+def test_the_limit_in_force_of_a_quiescent_limit_follows_the_connected_limiters(
     fabric: str, size: int, allocator: str
 ) -> None:
     fleet = PacketFleet(limit_spec(allocator), size, seed=12, fabric=fabric)
@@ -141,7 +141,7 @@ PAIRS = itertools.product(["fair", "gtb", "grd", "fps", "fps-random-drop"], FABR
     ("allocator", "fabric", "loss"),
     [(*pair, loss) for pair, loss in zip(PAIRS, itertools.cycle([0.0, 0.2]))],
 )
-def test_a_limit_that_nobody_uses_rests_and_wakes_up_sound(
+def test_an_unused_limit_becomes_quiescent_and_wakes_up_sound(
     allocator: str, fabric: str, loss: float
 ) -> None:
     fleet = PacketFleet(limit_spec(allocator), 4, seed=10, fabric=fabric, loss=loss)

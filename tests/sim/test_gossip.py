@@ -78,7 +78,9 @@ def test_a_step_is_known_within_half_a_second(fabric: str, size: int, seed: int)
 
 
 @pytest.mark.parametrize(("fabric", "size", "seed"), SEEDED)
-def test_an_own_step_is_not_taken_for_the_others(fabric: str, size: int, seed: int) -> None:
+def test_a_limiter_does_not_take_its_own_step_for_the_others_demand(
+    fabric: str, size: int, seed: int
+) -> None:
     """The plain ratio would show a change of one's own times the number of limiters."""
     made = fleet(fabric, size, seed)
     made.run(start_up(fabric, size) + 20)
@@ -193,7 +195,7 @@ def test_a_life_of_three_intervals_is_forgotten_soon(size: int) -> None:
     assert worst_error(made) < 1e-3
 
 
-def test_any_error_is_gone_after_a_minute() -> None:
+def test_every_error_is_gone_after_a_minute() -> None:
     made = fleet("pushsum", 5, 1)
     made.run(50)
     push_sums(made)[0].mass.weight *= 10

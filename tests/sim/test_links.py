@@ -98,7 +98,7 @@ def test_no_more_than_rate_and_burst_passes(gaps: list[int]) -> None:
             assert (last - first + 1) * PACKET <= TBF_BURST + rate * (until - begin) / 1e9 + 1
 
 
-def test_a_rate_that_goes_takes_what_waits_along_and_one_that_changes_keeps_it() -> None:
+def test_a_removed_rate_drops_waiting_packets_and_a_changed_one_keeps_them() -> None:
     end = End()
     end.link.set_rate(150_000, queue=10**6)
     end.send(50, 0)
@@ -141,7 +141,7 @@ def test_a_timer_fires_once_at_the_time_it_was_set_to_last() -> None:
     assert fired == [72 * MS]
 
 
-def test_things_of_one_time_happen_in_the_order_in_which_they_were_asked_for() -> None:
+def test_events_of_one_time_happen_in_the_order_of_their_scheduling() -> None:
     clock = Clock()
     done: list[str] = []
     for name in "abc":

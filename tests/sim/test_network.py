@@ -12,11 +12,11 @@ def arrivals(network: Network[bytes], count: int = 2000, spacing_ns: int = MS) -
     return [int.from_bytes(datagram, "big") for _, datagram in received]
 
 
-def test_by_default_all_arrive_in_order() -> None:
+def test_by_default_all_datagrams_arrive_in_order() -> None:
     assert arrivals(Network(1, Conditions())) == list(range(2000))
 
 
-def test_delay_and_jitter() -> None:
+def test_paths_have_their_delay_and_jitter() -> None:
     network: Network[bytes] = Network(1, Conditions(delay_ns=20 * MS, jitter_ns=10 * MS))
     network.send("a", "b", b"x", 0)
     assert list(network.receive("b", 20 * MS - 1)) == []
@@ -28,20 +28,20 @@ def test_delay_and_jitter() -> None:
     assert max(place - number for place, number in enumerate(order)) <= 10
 
 
-def test_loss_and_duplication() -> None:
+def test_paths_lose_and_duplicate_the_given_parts() -> None:
     assert 350 < 2000 - len(arrivals(Network(1, Conditions(loss=0.2)))) < 450
     repeated = arrivals(Network(1, Conditions(duplicate=0.2)))
     assert 350 < len(repeated) - 2000 < 450
     assert set(repeated) == set(range(2000))
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_decides_about_losses() -> None:
     conditions = Conditions(jitter_ns=10 * MS, loss=0.2, duplicate=0.1)
     assert arrivals(Network(1, conditions)) == arrivals(Network(1, conditions))
     assert arrivals(Network(1, conditions)) != arrivals(Network(2, conditions))
 
 
-def test_cuts() -> None:
+def test_cut_paths_carry_nothing() -> None:
     network: Network[bytes] = Network(1, Conditions())
     network.partition("a", "b")
     assert arrivals(network, count=3) == []

@@ -45,14 +45,14 @@ def test_in_a_tree_every_hop_takes_a_path_and_an_interval_at_most(path: float, s
 
 
 @pytest.mark.parametrize("size", [2, 5, 12, 30])
-def test_the_age_that_a_tree_says_is_enough_for_short_paths(size: int) -> None:
+def test_news_in_a_tree_is_no_older_than_stated_on_short_paths(size: int) -> None:
     """Up to a fifth of an interval."""
     for seed in range(3):
         made = fleet("tree", size, seed, 0.2)
         assert oldest(made, made.names[:4]) <= assumed(made)
 
 
-def test_longest_ways_are_no_longer_than_twice_the_bits_of_the_size() -> None:
+def test_the_longest_path_in_a_tree_has_twice_the_bits_of_its_size() -> None:
     for size in (2, 3, 5, 9, 16, 40, 100):
         names = [f"l{number}" for number in range(size)]
         assert hops(names) <= 2 * size.bit_length()

@@ -34,7 +34,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     assert all(run["datapath"] == "simulated" for run in result["runs"])
 
 
-def test_many_limiters_are_told_of_together() -> None:
+def test_many_limiters_are_reported_together() -> None:
     churn = {"limiters": 12, "most": 3, "every": "20ms", "life": "10s", "rtt": "40ms"}
     record = simulate(experiment(flows=[], churn=churn, detail="fleet"), "fps")
     assert list(record["series"]) == ["fleet"]
@@ -49,7 +49,7 @@ def test_many_limiters_are_told_of_together() -> None:
     assert [time for time, _ in believed["series"]] == pytest.approx([0.95, 1.95, 2.95, 3.95])
 
 
-def test_in_detail_or_not_the_fleet_is_the_same() -> None:
+def test_a_detailed_record_changes_no_run() -> None:
     whole, parts = (simulate(experiment(detail=detail), "fps") for detail in ("fleet", "limiters"))
     for key in ("aggregate_bps", "jain", "windows", "gossip"):
         assert whole[key] == parts[key]

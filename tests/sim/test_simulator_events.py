@@ -72,7 +72,7 @@ def test_only_the_fallback_of_the_kernel_datapath_is_simulated() -> None:
         simulated([], limit=limit)
 
 
-def test_what_a_limited_host_sends_itself_is_for_the_testbed() -> None:
+def test_traffic_of_limited_hosts_own_is_refused_by_the_simulator() -> None:
     flows = [{"limiter": "l1", "count": 1, "rtt": "0s", "egress": True}]
     with pytest.raises(ConfigError, match=r"flows\.egress: only the testbed has it"):
         simulated([], flows=flows)

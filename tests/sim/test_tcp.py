@@ -171,7 +171,7 @@ def test_a_premature_timeout_is_taken_back() -> None:
     assert pair.sender.congestion.window >= 10
 
 
-def test_in_the_quick_phase_each_segment_is_acknowledged_then_all_that_was_read() -> None:
+def test_segments_are_acknowledged_one_by_one_at_first_and_then_together() -> None:
     pair = Pair()
     for segment in range(16):
         pair.receiver.receive(segment)
@@ -199,7 +199,7 @@ def test_one_segment_alone_is_acknowledged_within_40_ms() -> None:
     assert 50 <= when / MS <= 58
 
 
-def test_what_fills_a_gap_and_what_comes_twice_is_acknowledged_at_once() -> None:
+def test_segments_that_fill_a_gap_or_come_twice_are_acknowledged_at_once() -> None:
     pair = Pair()
     for segment in (0, 2, 4, 3, 1, 1):
         pair.receiver.receive(segment)
@@ -214,14 +214,14 @@ def test_what_fills_a_gap_and_what_comes_twice_is_acknowledged_at_once() -> None
     assert pair.delivered == 5
 
 
-def test_no_more_than_three_blocks_are_told() -> None:
+def test_an_acknowledgement_has_at_most_three_blocks() -> None:
     pair = Pair()
     for segment in (2, 4, 6, 8):
         pair.receiver.receive(segment)
     assert pair.acks[-1][1].blocks == ((8, 9), (6, 7), (4, 5))
 
 
-def test_the_round_trip_is_measured() -> None:
+def test_the_sender_measures_the_round_trip() -> None:
     pair = started(1000, segments=500)
     assert pair.sender.rtt.minimum_ns == RTT_NS
     # A delayed acknowledgement adds to it.

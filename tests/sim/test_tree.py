@@ -66,7 +66,7 @@ def test_a_limiter_sends_two_updates_a_round(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_everybody_has_the_best_parent(size: int) -> None:
+def test_every_limiter_has_the_best_parent(size: int) -> None:
     made = started(size, 1)
     chosen = parents(made)
     assert sum(parent is None for parent in chosen.values()) == 1
@@ -231,7 +231,7 @@ def test_a_limiter_that_is_cut_off_one_way_shrinks_before_it_is_counted_out(
 
 
 @pytest.mark.parametrize("size", [3, 10])
-def test_silence_and_the_first_demand_after_it(size: int) -> None:
+def test_a_quiescent_tree_learns_of_the_first_demand(size: int) -> None:
     made = Fleet("tree", size, 1)
     made.run(60)
     assert all(fabric.quiet for fabric in made.fabrics.values())
@@ -257,7 +257,7 @@ def test_a_lost_last_zero_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [1, 100, 200])
-def test_paths_of_any_length(delay_ms: int) -> None:
+def test_a_tree_knows_the_total_on_paths_of_any_length(delay_ms: int) -> None:
     made = fleet("tree", 10, 1, Conditions(delay_ns=delay_ms * MS))
     made.run(120)
     assert worst_error(made) < 1e-6

@@ -21,7 +21,7 @@ def sources(record: dict[str, Any]) -> dict[str, float]:
     return {source["id"]: source["forwarded_bps"] for source in record["udp"]}
 
 
-def test_what_is_below_the_limit_comes_through_whole() -> None:
+def test_traffic_below_the_limit_passes_whole() -> None:
     record = run(udp=[{"limiter": "l1", "rate": "4mbit", "rtt": "40ms"}])
     assert sources(record) == {"u1.1": pytest.approx(4e6, rel=0.005)}
     assert record["aggregate_bps"] == pytest.approx(4e6, rel=0.005)
@@ -29,7 +29,7 @@ def test_what_is_below_the_limit_comes_through_whole() -> None:
     assert record["udp"][0]["sent"] == pytest.approx(4e6 * 6 / 12_000, abs=1)
 
 
-def test_what_is_above_it_has_the_limit() -> None:
+def test_traffic_above_the_limit_has_the_limits_rate() -> None:
     record = run("static", udp=[{"limiter": "l1", "rate": "30mbit"}])
     assert sources(record)["u1.1"] == pytest.approx(5e6, rel=0.05)
 
@@ -71,7 +71,7 @@ def test_a_new_port_for_each_packet_is_a_new_flow_for_each() -> None:
     assert tcp("one") > 2 * tcp("each-packet")
 
 
-def test_what_receivers_hold_back_at_the_end_is_accounted_for() -> None:
+def test_bytes_that_receivers_hold_back_at_the_end_are_counted() -> None:
     """Of many flows that lose much some have losses that are not made good before the end."""
     flows = [{"limiter": "l1", "count": 60, "rtt": "40ms"}]
     limit = {"rate": "2mbit", "burst": "75kB"}
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_record_to_the_byte() -> None:
     assert json.dumps(run(udp=udp)) == json.dumps(run(udp=udp))
 
 
-def test_who_has_no_udp_source_is_not_changed_by_there_being_such() -> None:
+def test_a_run_without_udp_sources_is_unchanged_by_the_feature() -> None:
     quiet = {"limiter": "l1", "period": "1h", "start": "1h"}
     flows = [{"limiter": "l1", "count": 2, "rtt": "40ms"}]
     alone, beside = run(flows=flows), run(flows=flows, udp=[quiet])

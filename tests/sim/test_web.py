@@ -64,7 +64,7 @@ class Fetch:
         (30 * SEGMENT_BYTES, 4),
     ],
 )
-def test_how_long_an_object_takes(size: int, round_trips: int) -> None:
+def test_an_object_takes_the_time_of_its_round_trips(size: int, round_trips: int) -> None:
     fetch = Fetch(size)
     took = fetch.took_ms()
     assert took is not None
@@ -82,13 +82,15 @@ def test_a_refused_syn_ack_is_repeated_after_a_second() -> None:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 60_000), st.frozensets(st.integers(0, 60), max_size=25))
-def test_every_byte_comes_whatever_is_refused(size: int, refused: frozenset[int]) -> None:
+def test_every_byte_arrives_whatever_packets_are_refused(
+    size: int, refused: frozenset[int]
+) -> None:
     fetch = Fetch(size, refused)
     assert fetch.took_ms() is not None
     assert fetch.download.received == sum(fetch.counts) == size
 
 
-def test_what_is_broken_off_ends_soon() -> None:
+def test_a_broken_download_ends_soon() -> None:
     fetch = Fetch(10_000_000)
     fetch.clock.run(300 * MS)
     fetch.download.abort()

@@ -219,7 +219,7 @@ def test_a_host_that_refuses_is_asked_again_now_and_then(service: Service, figur
         run("ip", "addr", "del", "10.9.0.77/24", "dev", service.device)
 
 
-def test_who_may_use_the_control_socket(service: Service) -> None:
+def test_only_root_and_the_group_may_use_the_control_socket(service: Service) -> None:
     run("groupadd", "--system", "operators")
     run("usermod", "--append", "--groups", "operators", "drld")
     service.configure('control_group = "operators"')

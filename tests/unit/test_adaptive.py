@@ -78,7 +78,7 @@ def test_a_limiter_without_messages_keeps_its_floor_and_a_message() -> None:
     assert ITEM / BURST <= depth < 1.1 * ITEM / BURST
 
 
-def test_what_nobody_claims_is_divided_as_the_static_shares() -> None:
+def test_unclaimed_rate_is_divided_like_the_static_shares() -> None:
     """Each has 1.1 times its rate, and its share of the rest."""
     rate, _ = parts(allocated(seen(told=0.2, remote=0.1), 0.2 + 0.05 / 4))
     assert rate == pytest.approx(PROFILE * 0.2 + (1 - PROFILE * 0.3) / 4)
@@ -171,7 +171,7 @@ def test_a_limit_tells_two_quantities_in_one_sequence() -> None:
     assert all(update.value > 0 for update in told)
 
 
-def test_it_knows_both_quantities_of_a_peer() -> None:
+def test_a_limit_knows_both_quantities_of_a_peer() -> None:
     made = limiter()
     for sequence in range(0, 20, 2):
         now_ns = (sequence + 1) * TICK_NS

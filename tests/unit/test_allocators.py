@@ -55,7 +55,7 @@ def test_the_bucket_of_allocators_without_memory(
     assert allocation.enforcement.depth == depth
 
 
-def test_static_is_its_share_before_anybody_is_heard() -> None:
+def test_static_is_its_share_before_any_peer_is_heard() -> None:
     alone = GlobalView(0, frozenset(), None)
     enforcement = allocate(make("static"), demand(20 * MBIT), alone).enforcement
     assert (enforcement.fill_rate, enforcement.depth) == (5 * MBIT, 37_500)
@@ -125,7 +125,7 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
         assert allocation.enforcement.depth == 12 * BYTES.item
 
 
-def test_all_share_a_rate_or_weights() -> None:
+def test_every_allocator_shares_rates_or_weights() -> None:
     rates = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.RATE}
     assert rates == {"ctb", "static", "gtb", "grd", "adaptive"}
     weights = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.WEIGHT}

@@ -79,7 +79,7 @@ def test_a_firewall_that_cannot_take_packets_early_takes_them_late() -> None:
     assert asked == [False]  # it is not asked again at each reload
 
 
-def test_timestamps_that_are_demanded_are_there_or_an_error_is_raised() -> None:
+def test_required_timestamps_are_there_or_an_error_is_raised() -> None:
     with pytest.raises(DatapathError, match="addrtype"):
         arrival("kernel").install([OUT], refuse_what_is_early)
 
@@ -106,7 +106,7 @@ def test_leftovers_of_a_dead_daemon_are_removed_when_rules_are_there() -> None:
     assert there.left == []
 
 
-def test_without_stamps_packets_are_taken_where_they_always_were() -> None:
+def test_without_stamps_packets_are_queued_at_the_usual_hooks() -> None:
     made = arrival("read", READ)
     (hook,) = made.install([OUT], lambda hooks: None)
     assert not hook.stamped

@@ -72,7 +72,9 @@ def test_a_wall_clock_stamp_of_this_moment_is_not_later_than_the_reading(
     assert charged(times) == (0, 1, 0)
 
 
-def test_no_stamp_is_the_reading_time(clocks: Clocks, times: ArrivalTimes) -> None:
+def test_a_packet_without_a_stamp_arrives_when_it_is_read(
+    clocks: Clocks, times: ArrivalTimes
+) -> None:
     clocks.wait(300 * MS)
     assert times.arrival_ns(0.0) == clocks.now_ns
     assert charged(times) == (0, 0, 1)

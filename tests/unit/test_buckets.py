@@ -156,7 +156,7 @@ def test_slip_percent_more_are_ratios() -> None:
     assert all(round(100 * (ratio - 1)) == said - 100 for ratio, said in ratios.items())
 
 
-def test_slip_who_is_never_limited_sends_more_slowly_than_the_refill() -> None:
+def test_slip_an_unlimited_user_sends_more_slowly_than_the_refill() -> None:
     """4.3.4 says "slightly faster" of B's user whom nothing limits (figure 5.11)."""
     faster, slower = (
         decisions(Gcra(SLOW), [number * gap_s for number in range(120)]) for gap_s in (0.95, 1.05)
@@ -203,7 +203,7 @@ def test_the_ledger_forgets_nothing_that_matters_and_everything_else() -> None:
     assert bucket.idle(EPOCH_NS + 96 * S)
 
 
-def test_flat_tells_who_lacks_something_and_linf_who_lacks_most() -> None:
+def test_flat_sends_to_peers_that_lack_news_and_linf_to_the_one_that_lacks_most() -> None:
     pending = {name: Pending() for name in "abc"}
     rng = Random(1)
     assert flat(pending, rng) is None
@@ -298,7 +298,7 @@ def test_a_ledger_tells_all_own_cells_from_one_on_that_is_folded() -> None:
     assert bucket.own_since(first) == {second: 1}
 
 
-def test_slack_lets_wait_what_does_not_matter_but_not_for_ever() -> None:
+def test_slack_delays_small_news_for_a_bounded_time() -> None:
     fleet = replicas()
     fleet["l0"].take("user", EPOCH_NS)
     assert fleet["l0"].round(EPOCH_NS + 8 * S, Random(1)) == []
@@ -306,7 +306,7 @@ def test_slack_lets_wait_what_does_not_matter_but_not_for_ever() -> None:
     assert fleet["l0"].settled
 
 
-def test_news_come_again_until_they_are_acknowledged() -> None:
+def test_news_is_repeated_until_it_is_acknowledged() -> None:
     pending = Pending(repeat_ns=S)
     pending.add("user", {1: 5})
     number = pending.told({"user": {1: 5}}, 0)

@@ -8,7 +8,7 @@ def paused() -> BurstNeed:
     return need
 
 
-def test_what_arrives_in_the_first_interval_is_no_burst() -> None:
+def test_traffic_of_the_first_interval_is_no_burst() -> None:
     """A datapath that outlived its daemon may have counted for hours."""
     assert BurstNeed().update(2_000_000, 0, NS_PER_S) == 0
 

@@ -19,7 +19,7 @@ from testbed.chaos.scene import Canary
 from testbed.chaos.soak import Sample, slope
 
 
-def test_canaries_that_did_not_come() -> None:
+def test_missing_canaries_are_counted() -> None:
     canary = Canary(sent=[0.0, 1.0, 2.0, 3.0], received={0, 3})
     assert canary.lost(0.5, 9.0) == 2
     assert canary.lost(2.5, 9.0) == 0
@@ -49,11 +49,11 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
         ("drld: ready: limits: 2", None),
     ],
 )
-def test_lines_that_tell_of_peers(line: str, thing: str | None) -> None:
+def test_lines_about_peers_are_found(line: str, thing: str | None) -> None:
     assert news(line) == thing
 
 
-def test_lines_of_one_thing() -> None:
+def test_repeated_lines_are_counted_together() -> None:
     lines = ["drld: no peer answers", "drld: peers answer again", "drld: peer a is back", "else"]
     assert most_news(lines) == 2
     assert most_news(["else", "else"]) == 0
@@ -80,12 +80,12 @@ def test_names_and_datapath_choose() -> None:
 
 
 @given(st.binary(min_size=1, max_size=60), st.randoms(use_true_random=False))
-def test_what_is_corrupted_is_not_what_was_recorded(recorded: bytes, rng: Random) -> None:
+def test_a_corrupted_datagram_differs_from_the_recorded_one(recorded: bytes, rng: Random) -> None:
     assert corrupted(rng, recorded) != recorded
 
 
 @given(st.randoms(use_true_random=False), st.booleans())
-def test_what_is_forged_is_of_the_size_of_gossip(rng: Random, deltas: bool) -> None:
+def test_a_forged_datagram_has_the_size_of_gossip(rng: Random, deltas: bool) -> None:
     assert len(forged(rng, 3, deltas=deltas)) <= 200
 
 

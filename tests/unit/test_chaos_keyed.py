@@ -44,14 +44,14 @@ def test_a_fault_makes_news_late_by_repeats() -> None:
         ("kill", 24, False),
     ],
 )
-def test_what_a_fault_may_cost(name: str, more: int, holds: bool) -> None:
+def test_a_fault_has_a_bound_on_its_excess(name: str, more: int, holds: bool) -> None:
     log = Log(admitted=[(107.0, 0)] * (CAPACITY + more))
     during, later = excess(FAULTS[name], log, 100.0, 105.0, 108.0)
     assert (during.verdict is Verdict.PASSED) == holds
     assert later.verdict is Verdict.PASSED
 
 
-def test_what_is_too_much_must_be_paid_back() -> None:
+def test_excess_must_be_paid_back() -> None:
     """After a partition, what was admitted too much may not be more than it was."""
     log = Log(admitted=[(104.0, 0)] * (2 * CAPACITY))
     assert excess(FAULTS["partition"], log, 100.0, 105.0, 108.0)[1].verdict is Verdict.PASSED

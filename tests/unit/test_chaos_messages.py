@@ -38,7 +38,7 @@ def sent(count: int, publisher: int = 0) -> Counter[tuple[int, int]]:
     return Counter({(publisher, number): 1 for number in range(count)})
 
 
-def test_what_comes_beyond_the_bucket() -> None:
+def test_messages_beyond_the_bucket_are_counted() -> None:
     assert Log(came=came(*range(50))).beyond(RATE, BURST) == 0
     # A burst and one more, and then one for each token.
     assert Log(came=came(*range(6), every_ms=0)).beyond(RATE, BURST) == 0

@@ -56,7 +56,7 @@ def bounded(rates: Mapping[int, float], known_s: tuple[float, float] | None = No
     return check.verdict is Verdict.PASSED
 
 
-def test_what_is_forwarded_beyond_the_bound_breaks_the_promise() -> None:
+def test_bytes_beyond_the_bound_break_the_promise() -> None:
     """For as long as it takes, from a detection time after the fault on."""
     limit = (1 + MARGIN) * RATE
     assert bounded({})

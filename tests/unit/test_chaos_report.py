@@ -141,7 +141,7 @@ class Attempts:
         ([(0.3, False)] * ATTEMPTS, [0.3] * (ATTEMPTS - 1), False),
     ],
 )
-async def test_what_the_host_may_have_spoiled_is_measured_again(
+async def test_a_run_that_the_host_disturbed_is_repeated(
     attempts: list[tuple[float, bool]],
     discarded: list[float],
     holds: bool,
@@ -158,7 +158,7 @@ async def test_what_the_host_may_have_spoiled_is_measured_again(
     assert capsys.readouterr().out.count("before") == len(attempts)
 
 
-def test_what_was_discarded_is_reported_and_breaks_nothing() -> None:
+def test_discarded_runs_are_reported_and_break_no_promise() -> None:
     good = result(KEPT)
     (record,) = good["stages"][0]["records"]
     record["discarded"] = [{"late_s": 0.25, "broken": ["in use at least: 0.8"]}]

@@ -158,9 +158,7 @@ def test_the_clock_of_the_awake_host_leaves_out_late_samples() -> None:
 
 @pytest.mark.parametrize("passing", [0, 500, 2000])
 @pytest.mark.parametrize("rate", [1000, 850])
-def test_what_a_late_sample_does_not_tell_is_neither_time_nor_use(
-    rate: float, passing: float
-) -> None:
+def test_a_late_sample_counts_as_neither_time_nor_use(rate: float, passing: float) -> None:
     seen = stopping(0.0, 0.22, 0.32, 0.22, rate=rate, passing=passing)
     assert lowest(seen, 0.0, 9.0) == pytest.approx(rate, rel=0.002)
     assert recovery_s(seen, 0.0, 1000) == (0 if rate == 1000 else None)

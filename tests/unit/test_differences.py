@@ -45,7 +45,7 @@ def test_changed_keys(change: dict[str, Any], found: list[tuple[str, Any]]) -> N
     ]
 
 
-def test_what_is_added_and_removed_and_not_the_order() -> None:
+def test_additions_and_removals_differ_and_the_order_does_not() -> None:
     second = {**LIMIT, "id": 2, "name": "b"}
     both = {**BASE, "limit": [second, LIMIT]}
     (added,) = differences(tables(BASE), tables(both))

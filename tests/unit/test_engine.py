@@ -37,7 +37,7 @@ def test_each_limit_ticks_at_its_own_interval() -> None:
     assert [limit for limit, _ in bench.datapath.programmed].count(2) == 2
 
 
-def test_a_limit_where_nothing_happens_costs_nothing() -> None:
+def test_a_quiescent_limit_costs_nothing() -> None:
     bench = resting()
     bench.clear()
     assert bench.run(101, 190) == []
@@ -69,7 +69,7 @@ def test_a_limit_that_pauses_is_measured_over_its_whole_interval() -> None:
     assert tick.measurement.interval_ns == 4 * TICK_NS
 
 
-def test_a_limit_that_falls_idle_says_so_and_comes_to_rest() -> None:
+def test_a_limit_that_falls_idle_tells_its_peers_and_becomes_quiescent() -> None:
     bench = Bench(spec(FIRST, SLOW))
     bench.packet(1)
     bench.run(1, 100)
@@ -209,7 +209,7 @@ def test_the_datapath_knows_the_static_share_for_when_the_daemon_dies() -> None:
     assert bench.datapath.shares[1].fill_rate == FIRST.policy.rate // 4
 
 
-def test_between_rounds_only_those_speak_that_have_something_pressing_to_say(
+def test_between_rounds_only_limits_with_pressing_news_send_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configured = spec(limits=(FIRST, with_policy(SLOW, interval_ns=TICK_NS)))
@@ -241,7 +241,7 @@ def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:
     assert kept == [often.policy, SLOW.policy]
 
 
-def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> None:
+def test_a_changed_connection_counts_at_once_in_any_interval() -> None:
     bench = Bench(spec(with_policy(SLOW, interval_ns=100 * TICK_NS)))
     bench.run(1, 100)
     bench.transport.inbox = [("b", heartbeat())]
@@ -257,7 +257,7 @@ def test_who_is_connected_is_taken_in_at_once_however_long_the_interval_is() -> 
     assert limit_report(FIRST, bench.engine.limits[2], 0)["limit_in_force_bps"] == 10_000_000
 
 
-def test_who_has_not_joined_neither_speaks_nor_listens() -> None:
+def test_a_limiter_that_has_not_joined_sends_and_believes_no_update() -> None:
     bench = Bench(spec(FIRST, joined=False))
     bench.packet(1)
     bench.transport.inbox.append(("b", heartbeat()))

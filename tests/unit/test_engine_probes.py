@@ -46,7 +46,7 @@ def verdicts(bench: Bench, now_ns: int) -> dict[str, tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
-def test_who_is_dead_or_has_left_is_named_and_counted_out_by_silence_only(state: State) -> None:
+def test_a_verdict_is_logged_and_only_silence_removes_a_peer(state: State) -> None:
     bench = probing()
     bench.transport.inbox.append(("b", said(state)))
     bench.run(2, 2)
@@ -98,7 +98,7 @@ def test_a_verdict_of_life_connects_nobody() -> None:
     assert verdicts(bench, 3 * TICK_NS) == {"b": ("alive", False), "c": ("alive", False)}
 
 
-def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() -> None:
+def test_a_limiter_without_answers_is_isolated_and_still_follows_updates() -> None:
     bench = probing()
     (entry,) = bench.engine.limits.values()
     for number in range(2, 103):
@@ -111,7 +111,7 @@ def test_whom_nobody_answers_takes_itself_for_cut_off_and_goes_by_the_updates() 
     assert entry.last.in_force.rate == pytest.approx(FIRST.policy.rate)
 
 
-def test_who_stops_detaches_first_and_says_farewell_once() -> None:
+def test_a_limiter_that_stops_detaches_first_and_says_farewell_once() -> None:
     bench = probing()
     bench.transport.control.clear()
     bench.engine.stop()

@@ -88,7 +88,7 @@ def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() ->
     assert after.totals.arrived_tokens == 1500
 
 
-def test_what_needs_a_restart_is_refused_by_its_key() -> None:
+def test_a_change_that_needs_a_restart_is_refused_by_its_key() -> None:
     bench = Bench(spec(FIRST))
     with pytest.raises(ConfigError) as refused:
         bench.engine.reconfigure(
@@ -133,7 +133,7 @@ def test_a_change_of_the_fleet_alone_leaves_the_datapath_attached_if_asked_to() 
     assert [limit.id for limit in bench.datapath.attached] == [FIRST.id, SLOW.id]
 
 
-def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
+def test_a_limiter_that_is_no_member_uses_no_peers_share_at_once() -> None:
     bench = Bench(spec(FIRST))
     for number in range(1, 20):
         bench.transport.inbox.append(("b", heartbeat(number)))
@@ -147,7 +147,7 @@ def test_who_is_no_member_any_more_counts_on_nobody_at_once() -> None:
     assert bench.datapath.programmed[-1][1].fill_rate == pytest.approx(FIRST.policy.rate / 2)
 
 
-def test_shares_grow_when_nothing_of_one_that_departed_counts_any_more() -> None:
+def test_shares_grow_once_a_departed_limiter_counts_nowhere() -> None:
     bench = Bench(spec(FIRST, peers=("b", "c")))
     bench.engine.reconfigure(spec(FIRST), TICK_NS)
     forgotten_ns = TICK_NS + bench.engine.membership.forgotten_ns
@@ -167,7 +167,7 @@ def test_a_limit_that_is_added_is_ticked_though_it_is_at_rest() -> None:
     assert bench.engine.limits[SLOW.id].last is not None
 
 
-def test_one_that_departed_and_is_configured_again_is_a_peer() -> None:
+def test_a_departed_limiter_that_is_configured_again_is_a_peer() -> None:
     bench = Bench(spec(FIRST, peers=("b", "c")))
     bench.engine.reconfigure(spec(FIRST), TICK_NS)
     bench.engine.reconfigure(spec(FIRST, peers=("b", "c")), 2 * TICK_NS)

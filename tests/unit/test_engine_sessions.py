@@ -54,7 +54,7 @@ def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
     assert bench.transport.rejected == {"replayed": 1}
 
 
-def test_replays_are_counted_and_what_was_overtaken_is_not() -> None:
+def test_replays_are_counted_and_late_updates_are_not() -> None:
     """Of limits, heartbeats, limits that are unknown here or of another quantity."""
     bench = Bench(spec(FIRST))
     for limit_id in (1, 0, 9):
@@ -84,7 +84,7 @@ def test_numbers_go_on_when_a_limit_or_all_of_gossip_is_taken_out_and_back() -> 
     assert telling(bench, 10, 12)[0] == between[-1] + 1
 
 
-def test_a_peer_that_is_met_is_told_and_heard_from_zero() -> None:
+def test_sequence_numbers_with_a_new_life_begin_at_zero() -> None:
     bench = Bench(spec(FIRST))
     telling(bench, 1, 5)
     bench.transport.inbox = [("b", told(9)), ("b", Met(7)), ("b", told(0))]
@@ -93,7 +93,7 @@ def test_a_peer_that_is_met_is_told_and_heard_from_zero() -> None:
     assert (link.received, link.late, link.lost) == (2, 0, 0)
 
 
-def test_who_has_not_joined_yet_meets_peers_and_believes_nothing() -> None:
+def test_a_limiter_that_has_not_joined_meets_peers_and_believes_no_update() -> None:
     bench = Bench(spec(FIRST, joined=False))
     bench.engine.membership.numbering.of("b", 1).accept(50)
     bench.transport.inbox = [("b", Met(7)), ("b", told(0))]
@@ -171,7 +171,7 @@ def test_the_rest_that_a_peer_tells_waits_again_in_each_of_its_lives() -> None:
     assert since == [number * TICK_NS for number in range(1, 5)]
 
 
-def test_what_waited_behind_a_flood_is_not_believed() -> None:
+def test_updates_behind_a_flood_are_not_believed() -> None:
     """It may be older than the times allow for by which limiters count on each other."""
     bench = Bench(spec(FIRST))
     membership = bench.engine.membership

@@ -54,7 +54,7 @@ def exchange(asker: Limiter, other: Limiter, seconds: int) -> None:
         to_asker = [("lim2", it) for _, it in other.tick(*[("lim1", it) for _, it in to_other])]
 
 
-def test_nobody_asks_unless_somebody_looks() -> None:
+def test_rates_are_requested_only_while_a_client_looks() -> None:
     asker = Limiter()
     assert [asker.tick() for _ in range(40)] == [[]] * 40
     asker.rates.watch(1, ["lim2", "lim3"], asker.now_ns)
@@ -112,7 +112,7 @@ def test_peers_that_a_reload_removes_are_not_asked() -> None:
     ]
 
 
-def test_nobody_can_make_it_send_without_end() -> None:
+def test_requests_for_rates_are_bounded() -> None:
     asker = Limiter()
     for limit_id in range(1, 10):
         asker.rates.watch(limit_id, [f"lim{n}" for n in range(50)], 0)
@@ -139,7 +139,7 @@ def test_nobody_can_make_it_send_without_end() -> None:
         (Counts(1, asks=True, dropped=1), "reserved"),
     ],
 )
-def test_what_is_no_message_is_refused(counts: Counts, reason: str) -> None:
+def test_an_invalid_message_is_refused(counts: Counts, reason: str) -> None:
     codec = codec_of(KIND)
     with pytest.raises(WireError, match=reason):
         codec.decode_untrusted(codec.encode(counts, 0, 0))

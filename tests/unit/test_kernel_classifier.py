@@ -143,7 +143,7 @@ def inside(address: str, network: object) -> bool:
         ([limit(1), limit(2)], (0, 0, 0)),
     ],
 )
-def test_a_limit_that_has_all_packets_of_a_family_to_itself_is_not_looked_for(
+def test_the_only_limit_of_a_family_needs_no_lookup(
     limits: list[LimitSpec], slots: tuple[int, int, int]
 ) -> None:
     """One more than the slot, for IPv4, IPv6 and unknown addresses."""

@@ -24,7 +24,7 @@ def test_every_key_of_the_ring_opens_and_one_seals() -> None:
     assert [reason(RING, key_id) for key_id in range(4)] == ["key", None, None, "key"]
 
 
-def test_without_keys_all_is_taken_as_it_is() -> None:
+def test_without_keys_every_datagram_is_taken() -> None:
     assert (KeyRing().use, KeyRing().key(0)) == (0, b"")
     assert reason(KeyRing(), 1) == "key"
 
@@ -58,7 +58,7 @@ def test_rotation() -> None:
         (lambda: KeyRing(tag_size=5), "tag: 5"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: object, problem: str) -> None:
+def test_an_invalid_change_of_keys_is_refused(change: object, problem: str) -> None:
     assert callable(change)
     with pytest.raises(ConfigError, match=problem):
         change()

@@ -95,7 +95,7 @@ def test_every_update_tells_the_value_of_the_last_tick() -> None:
     assert tick.allocation.value > 0
 
 
-def test_a_limit_comes_to_rest_when_nobody_wants_anything() -> None:
+def test_a_limit_without_demand_becomes_quiescent() -> None:
     fps = limiter()
     resting = [fps.at_rest]
     for number in range(1, 60):
@@ -191,7 +191,7 @@ def test_no_share_grows_while_one_that_departed_may_be_counted_elsewhere() -> No
     assert grown.in_force.rate == pytest.approx(10 * MBIT)
 
 
-def test_news_grows_older_on_pushsum_while_few_are_connected() -> None:
+def test_the_age_of_news_grows_in_pushsum_while_few_are_connected() -> None:
     one = limiter("fair", ("a", *(f"l{number}" for number in range(49))), "pushsum")
     assert isinstance(one.fabric, PushSum)
     before = one.tick(measurement(10_000), TICK_NS).view.news_ns

@@ -38,7 +38,7 @@ def test_attributes_that_are_not_needed_are_skipped_padding_included() -> None:
     assert wire.parse(message, len(message)) == wire.Packet(1, 2, 5_000_006_000)
 
 
-def test_what_follows_the_message_in_the_buffer_is_not_read() -> None:
+def test_bytes_after_the_message_are_not_read() -> None:
     message = packet_message(1, 2)
     size = len(message)
     message += packet_message(1, 9, (5, 6))

@@ -12,7 +12,7 @@ def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_00
     return made
 
 
-def test_it_begins_full_and_pays_for_what_is_forwarded() -> None:
+def test_an_account_begins_full_and_pays_for_forwarded_bytes() -> None:
     """Whatever its datapath forwarded before there was an account."""
     made = LoanAccount()
     made.settle(2_000_000, 1_000, 10_000, 1.0)
@@ -47,7 +47,7 @@ def test_an_account_in_debt_fills_nothing() -> None:
     assert made.fill_rate(50_000, made.depth(5_000, 1_500), 0.05) == 0
 
 
-def test_before_the_first_settling_it_neither_lacks_nor_limits_anything() -> None:
+def test_an_account_limits_nothing_before_its_first_settling() -> None:
     made = LoanAccount()
     assert made.missing == 0
     assert made.depth(7_000, 1_500) == 7_000

@@ -181,7 +181,7 @@ def test_each_peer_has_its_turn_once_a_cycle(peers: int, fanout: int) -> None:
 
 
 @pytest.mark.parametrize("fanout", [None, 5, 9])
-def test_all_have_their_turn_where_a_round_reaches_all(fanout: int | None) -> None:
+def test_every_peer_has_its_turn_in_each_round_of_a_mesh(fanout: int | None) -> None:
     fleet = membership(5, fanout)
     assert fleet.targets(Random(1)) == list(fleet.peers)
 

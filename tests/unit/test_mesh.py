@@ -29,7 +29,7 @@ def update(sequence: int, value: float, *, hears: bool = True, whole: bool = Fal
     return wire.mesh(7, sequence, value, hears=hears, whole=whole)
 
 
-def test_everybody_is_told_in_each_interval() -> None:
+def test_every_peer_gets_an_update_in_each_interval() -> None:
     fabric = mesh()
     for sequence in range(3):
         updates = publish(fabric, 5.0, sequence * TICK)

@@ -64,7 +64,7 @@ def check_names(expression: str) -> None:
             assert set(labels.split(", ")) <= LABELS[name], expression
 
 
-def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
+def test_the_dashboard_uses_existing_metrics(tmp_path: Path) -> None:
     found = expressions()
     assert len(found) > 15
     rules = [{"record": f"panel:{at}", "expr": it} for at, it in enumerate(found)]
@@ -78,7 +78,7 @@ def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
         check_names(expression)
 
 
-def test_its_legends_and_variables_have_labels_that_there_are() -> None:
+def test_legends_and_variables_use_existing_labels() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
@@ -92,7 +92,7 @@ def test_its_legends_and_variables_have_labels_that_there_are() -> None:
         assert label in LABELS[name]
 
 
-def test_its_panels_do_not_overlap() -> None:
+def test_panels_do_not_overlap() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     cells = [
         (x, y)
@@ -105,7 +105,7 @@ def test_its_panels_do_not_overlap() -> None:
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_alerts_ask_for_what_there_is() -> None:
+def test_alerts_use_existing_metrics() -> None:
     promtool("check", "rules", ALERTS)
     for expression in re.findall(r"expr: (.*?)\n +for:", ALERTS.read_text(), re.S):
         check_names(expression)

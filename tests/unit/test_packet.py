@@ -56,7 +56,7 @@ def test_ports_of_every_protocol_that_has_them(protocol: int) -> None:
     )
 
 
-def test_no_more_is_believed_than_there_is() -> None:
+def test_no_field_is_read_beyond_the_packet() -> None:
     for packet, said in (
         (ipv4(PORTS, UDP, length=65535), 65535),
         (ipv6(PORTS, UDP, payload=65495), 65535),

@@ -76,7 +76,7 @@ def test_the_sender_of_an_outdated_rumour_gets_the_newer_one(
     assert table(known).take(said, 0) == told
 
 
-def test_of_strangers_nothing_is_held() -> None:
+def test_states_of_strangers_are_not_kept() -> None:
     made = table()
     assert made.take(replace(DEAD, subject=subject("stranger")), 0) is None
     assert made.changed == set()
@@ -106,7 +106,7 @@ def test_a_message_comes_from_the_life_that_was_met() -> None:
     assert made.known("p1") == ALIVE
 
 
-def test_a_handshake_with_another_life_is_told_and_the_first_is_not() -> None:
+def test_a_handshake_with_another_life_is_news_and_the_first_is_not() -> None:
     made = table()
     assert made.meet("p1", 7, 0) is None
     assert made.meet("p1", 8, 0) == replace(ALIVE, life=8)
@@ -161,13 +161,13 @@ def test_after_a_reload_suspicions_go_on() -> None:
     assert list(made.expire(TIMES.suspicion_min_ns)) == [DEAD]
 
 
-def test_a_rumour_is_told_so_often_and_no_more() -> None:
+def test_a_rumour_is_sent_a_fixed_number_of_times() -> None:
     told = BroadcastQueue(3)
     told.add(DEAD)
     assert [told.take(12) for _ in range(4)] == [[DEAD], [DEAD], [DEAD], []]
 
 
-def test_the_newest_comes_first_and_nothing_of_those_left_out() -> None:
+def test_the_newest_rumour_goes_first_and_excluded_ones_do_not_go() -> None:
     told = BroadcastQueue(2)
     first, second, third = (replace(DEAD, subject=number) for number in (1, 2, 3))
     for rumour in (first, second, third):

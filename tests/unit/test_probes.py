@@ -87,7 +87,7 @@ def alive(name: str, counter: int = 0) -> Rumour:
     return Rumour(subject(name), LIVES.get(name, 1), counter, State.ALIVE)
 
 
-def test_it_probes_one_peer_a_period_and_all_in_turn() -> None:
+def test_a_limiter_probes_one_peer_a_period_and_all_in_turn() -> None:
     bench = Bench()
     bench.answering = set(PEERS)
     bench.run(12)
@@ -127,7 +127,7 @@ def test_a_peer_that_does_not_answer_is_probed_through_others_and_then_suspected
     assert bench.probes.peer_states.state(peer) is State.SUSPECT
 
 
-def test_an_answer_through_a_helper_is_one() -> None:
+def test_an_answer_through_a_helper_counts() -> None:
     bench = Bench()
     peer, probe = bench.until(Kind.PROBE)
     helper, _ = bench.until(Kind.PROBE_REQUEST)
@@ -200,7 +200,7 @@ def test_a_rumour_about_a_former_life_does_not_raise_the_counter() -> None:
     assert alive("a") in answer[1].rumours
 
 
-def test_the_accused_is_told_first() -> None:
+def test_a_message_to_an_accused_limiter_begins_with_the_rumour() -> None:
     bench = Bench()
     bench.probes.peer_states.accuse("b", 1, 0)
     bench.hear("b", Kind.PROBE, 1 << 21, "a")
@@ -250,7 +250,7 @@ def test_a_limiter_out_of_contact_declares_no_peer_dead_until_a_refutation_has_s
     assert bench.probes.peer_states.state("d") is State.DEAD
 
 
-def test_before_a_verdict_others_are_asked() -> None:
+def test_a_suspicion_is_repeated_before_a_verdict() -> None:
     bench = suspecting_d()
     bench.run((TIMES.suspicion_min_ns - TIMES.spread_ns) / NS_PER_S)
     bench.said.clear()
@@ -308,7 +308,7 @@ def test_a_tick_that_is_late_by_less_than_an_interval_is_nothing() -> None:
     assert bench.probes.awareness == 1
 
 
-def test_the_absent_are_probed_seldom_and_not_judged() -> None:
+def test_absent_peers_are_probed_rarely_and_not_judged() -> None:
     bench = Bench()
     bench.answering = {"b", "c"}
     bench.probes.peer_states.take(Rumour(subject("d"), 4, 0, State.DEAD), 0)
@@ -391,7 +391,7 @@ def test_a_limiter_that_leaves_tells_some_peers_and_expects_no_answer() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.PROBE, Kind.PROBE_REQUEST])
-def test_a_peer_is_answered_so_often_in_a_tick(kind: Kind) -> None:
+def test_the_answers_to_a_peer_in_a_tick_are_bounded(kind: Kind) -> None:
     """Whatever it asks; and nobody pays for it but itself."""
     bench = Bench()
     for number in range(100):
@@ -413,7 +413,7 @@ def test_a_message_counts_although_it_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
-def test_a_liar_can_keep_a_life_from_refuting_him_and_no_other(state: State) -> None:
+def test_a_liar_can_prevent_refutations_of_one_life_only(state: State) -> None:
     """He has the key; docs/security.md says what it comes to."""
     bench = Bench()
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, state))
@@ -445,7 +445,7 @@ def test_limits_that_differ_are_named() -> None:
     assert bench.probes.config_digest.disagreements() == {"b": [77]}
 
 
-def test_the_dead_are_not_asked_about_their_limits() -> None:
+def test_dead_peers_are_not_asked_about_their_limits() -> None:
     bench = Bench()
     bench.answering = {"b", "c"}
     bench.run(3)

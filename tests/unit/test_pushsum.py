@@ -149,7 +149,7 @@ def test_two_limiters_know_a_change_at_once() -> None:
     assert b.view(11 * TICK).remote == pytest.approx(500.0, rel=1e-5)
 
 
-def test_an_own_change_is_not_taken_for_the_others() -> None:
+def test_a_limiter_does_not_take_its_own_change_for_the_others() -> None:
     a, _ = acquainted()
     publish(a, 900.0, 10 * TICK, Random(1))
     assert a.view(10 * TICK).remote == pytest.approx(30.0, rel=1e-5)
@@ -166,7 +166,7 @@ def test_a_fleet_that_falls_idle_is_exactly_zero_again() -> None:
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, MAX_VALUE * 2])
-def test_a_value_that_cannot_be_is_refused(value: float) -> None:
+def test_an_impossible_value_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="shared value"):
         publish(push_sum(), value, 0, Random(1))
 
@@ -344,7 +344,7 @@ def fell_quiet() -> tuple[PushSum, PushSum, int]:
     return a, b, 100
 
 
-def test_a_fleet_that_wants_nothing_says_nothing() -> None:
+def test_a_fleet_without_demand_sends_no_update() -> None:
     a, b, now = fell_quiet()
     for fabric in (a, b):
         assert publish(fabric, 0.0, now * TICK, Random(1)) == []
@@ -366,7 +366,7 @@ def test_the_first_demand_after_silence_is_known_at_once() -> None:
     assert a.mass.weight + b.mass.weight == pytest.approx(2.0)
 
 
-def test_both_may_wake_up_at_once() -> None:
+def test_two_limiters_may_wake_up_at_once() -> None:
     a, b, now = fell_quiet()
     exchange(a, b, range(now, now + 3), {"a": 500.0, "b": 70.0})
     assert a.view((now + 3) * TICK).remote == pytest.approx(70.0, rel=1e-5)

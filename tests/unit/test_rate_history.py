@@ -14,7 +14,7 @@ def ten_seconds() -> History:
     return History(10 * STEP_NS, STEP_NS)
 
 
-def test_a_step_counts_when_it_has_ended() -> None:
+def test_a_step_counts_once_it_has_ended() -> None:
     history = ten_seconds()
     for _ in range(19):
         history.update(5, 70, 50 * MS)
@@ -23,14 +23,14 @@ def test_a_step_counts_when_it_has_ended() -> None:
     assert (history.rate, history.backlog) == (100, 70)
 
 
-def test_the_mean_is_of_what_there_is() -> None:
+def test_a_window_that_is_not_full_has_the_mean_of_its_steps() -> None:
     history = ten_seconds()
     for arrived in (100, 300):
         history.update(arrived, 0, STEP_NS)
     assert history.rate == 200
 
 
-def test_what_is_older_than_the_window_is_forgotten() -> None:
+def test_steps_older_than_the_window_are_forgotten() -> None:
     history = ten_seconds()
     history.update(1000, 50, STEP_NS)
     for _ in range(9):
@@ -53,7 +53,7 @@ def test_a_late_interval_is_one_long_step() -> None:
     values=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60),
     window=st.integers(1, 12),
 )
-def test_it_is_the_mean_and_the_maximum_of_the_last_steps(
+def test_the_history_is_the_mean_and_maximum_of_the_last_steps(
     values: list[tuple[int, int]], window: int
 ) -> None:
     history = History(window * STEP_NS, STEP_NS)

@@ -68,7 +68,7 @@ def test_a_new_field_survives_a_reload(fabric: str) -> None:
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_it_survives_that_a_departed_peer_is_forgotten(fabric: str) -> None:
+def test_a_new_field_survives_that_a_departed_peer_is_forgotten(fabric: str) -> None:
     bench = Bench(configured(fabric, "c"))
     bench.engine.membership.__dict__["new_field"] = "kept"
     bench.engine.reconfigure(configured(fabric), TICK_NS)

@@ -32,5 +32,7 @@ def verdicts(*numbers: int) -> list[str]:
         ((2**32 - 1, 0, 2**32 - 1, 2**32 - 2), ["ok", "ok", "replayed", "ok"]),
     ],
 )
-def test_the_window(numbers: tuple[int, ...], expected: list[str]) -> None:
+def test_the_window_refuses_repeated_and_old_numbers(
+    numbers: tuple[int, ...], expected: list[str]
+) -> None:
     assert verdicts(*numbers) == expected

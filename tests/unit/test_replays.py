@@ -86,7 +86,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("limit_id", [1, HEARTBEAT, 9])
-def test_updates_that_come_again(scene: Scene, limit_id: int) -> None:
+def test_repeated_updates_are_counted_and_ignored(scene: Scene, limit_id: int) -> None:
     recorded = [scene.update(number, limit_id) for number in range(100)]
     scene.hear(*recorded)
     assert scene.transport.rejected == {}
@@ -160,7 +160,7 @@ def test_a_session_outlives_the_key_that_it_began_with(scene: Scene) -> None:
     assert scene.engine.membership.heard_ns("b") == scene.now_ns
 
 
-def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> None:
+def test_overtaken_updates_are_late_and_not_refused(scene: Scene) -> None:
     recorded = [scene.update(number) for number in range(5)]
     scene.hear(*reversed(recorded))
     assert scene.transport.rejected == {}
@@ -170,14 +170,14 @@ def test_updates_that_were_overtaken_are_late_and_no_refusal(scene: Scene) -> No
     assert scene.engine.limits[1].limiter.fabric.links["b"].late == 4
 
 
-def test_probes_that_come_again(scene: Scene) -> None:
+def test_repeated_probes_are_counted_and_ignored(scene: Scene) -> None:
     probe = scene.channel.seal(Kind.PROBE, Control(Kind.PROBE, 0, 0, 0))
     scene.hear(probe)
     scene.hear(probe, probe)
     assert scene.transport.rejected == {"replayed": 2}
 
 
-def test_handshakes_that_come_again(scene: Scene) -> None:
+def test_repeated_handshakes_are_counted_and_ignored(scene: Scene) -> None:
     known, sessions = scene.transport.greetings, scene.transport.met
     scene.hear(*[scene.hello] * 10)
     assert (scene.transport.greetings, scene.transport.met) == (known + 10, sessions)

@@ -192,7 +192,7 @@ def test_all_that_is_registered_of_the_allocators_runs_in_every_case() -> None:
     assert sum(case.series.load(False).table.repeat < 5 for case in CASES) == 1
 
 
-def test_what_the_testbed_carries_is_the_same_experiment_there() -> None:
+def test_a_case_is_the_same_experiment_on_the_testbed() -> None:
     assert {case.key for case in CASES} >= {*ON_TESTBED} == {*any_traffic_cases._CARRIED}
     for case in CASES:
         if (real := ON_TESTBED.get(case.key)) is None:

@@ -44,7 +44,7 @@ def test_the_fleet_has_as_many_daemons_as_its_name_says() -> None:
 FLEET40, FLEET100 = daemons.FIGURES
 
 
-def test_what_a_fleet_costs_is_said() -> None:
+def test_the_cost_of_a_fleet_is_stated() -> None:
     found = FLEET40.evaluate(fleets())
     assert "a daemon takes 0.020 of a core and 50 MB" in found.ours
     assert ["processor time of a daemon, of a core: sum", "0.8000", "-"] in found.tables[0].rows

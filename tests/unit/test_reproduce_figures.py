@@ -36,7 +36,7 @@ def test_the_aggregate_is_that_of_the_measured_time() -> None:
     assert check.value == pytest.approx(1.0)
 
 
-def test_what_figures_say_in_words() -> None:
+def test_figures_have_statements_in_words() -> None:
     # The 3 s means reach within 0.5 Mbit/s of 8 : 2 as soon as 0.3 s of the old split are in them.
     said = "FPS: 8 : 2 after 0.8 s, 6 : 4 after 0.4 s"
     assert said in fig7.FIGURE.evaluate(bottleneck()).ours

@@ -66,7 +66,7 @@ BUILDERS = {figure.name: build for figure, build in HELD}
 
 
 @pytest.mark.parametrize(("figure", "build"), HELD, ids=lambda it: getattr(it, "name", ""))
-def test_what_the_paper_shows_holds_and_is_drawn(
+def test_results_like_the_papers_hold_and_are_drawn(
     figure: Figure, build: Callable[..., Results], tmp_path: Path
 ) -> None:
     assert failed(figure, build()) == []
@@ -278,7 +278,7 @@ MISSED: list[tuple[Figure, list[Change]]] = [
         for number, change in enumerate(changes)
     ],
 )
-def test_what_is_otherwise_fails_and_nothing_else_does(figure: Figure, change: Change) -> None:
+def test_each_deviation_fails_its_own_check(figure: Figure, change: Change) -> None:
     changes, *statements = change
     found = failed(figure, BUILDERS[figure.name](**changes))
     assert len(found) == len(statements), found

@@ -127,16 +127,14 @@ def test_the_document_names_every_figure() -> None:
     assert [name for name in FIGURES if name not in named] == []
 
 
-def test_the_terminal_is_told_what_does_not_hold() -> None:
+def test_the_terminal_lists_checks_that_do_not_hold() -> None:
     said = report.text([canned()])
     assert "Two & more: 1 of 3 checks hold" in said
     assert "failed: as CTB: 0.5 (at least 0.9)" in said
     assert "not measured: absent" in said
 
 
-def test_a_report_of_what_is_there_measures_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_report_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
     runs = tmp_path / "runs/two"
     runs.mkdir(parents=True)
@@ -199,7 +197,7 @@ def test_durations_in_words(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_two_do_not_write_into_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_do_not_share_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "FIGURES", {"two": FIGURE})
     monkeypatch.setattr(command, "probed", lambda backend: "netem")
     call = ["--out", str(tmp_path / "new")]
@@ -211,7 +209,7 @@ def test_two_do_not_write_into_one_place(tmp_path: Path, monkeypatch: pytest.Mon
     assert CliRunner().invoke(command.main, call).exit_code == 0
 
 
-def test_what_is_interrupted_leaves_a_report(
+def test_an_interrupted_run_leaves_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_: object) -> None:

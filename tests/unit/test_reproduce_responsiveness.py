@@ -15,7 +15,7 @@ def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:
     assert failed(FIGURE, responses({"join": [an_event("join", 0.2), slow]})) == []
 
 
-def test_what_was_not_measured_is_no_success() -> None:
+def test_a_missing_measurement_is_no_success() -> None:
     assert len(failed(FIGURE, Results({}))) == 2 * (len(KINDS) + 3)
 
 

@@ -38,12 +38,12 @@ def test_simulated_runs_take_half_of_the_processors_beside_others_and_then_all()
     assert played(waiting, THREE) == [{"a", "s"}, {"s", "t"}, {"t", "u"}, {"u"}]
 
 
-def test_what_has_to_be_alone_is() -> None:
+def test_a_run_that_must_be_alone_is_alone() -> None:
     waiting = [REAL[0], a_task("x", 5, alone=True), REAL[1], a_task("y", 5, alone=True)]
     assert played(waiting, THREE) == [{"x"}, {"y"}, {"a", "b"}, {"a"}]
 
 
-def test_what_is_put_off_to_be_alone_waits_for_all_others() -> None:
+def test_a_run_that_must_be_alone_waits_for_all_others() -> None:
     again = a_task("again", alone=True)
     assert choose([REAL[0], again], [SIMULATED[0]], THREE) == REAL[0]
     assert choose([again], [SIMULATED[0]], THREE) is None

@@ -53,14 +53,14 @@ def digest_of(**changes: Any) -> int:
     ],
     ids=repr,
 )
-def test_limiters_disagree_that_have_another(changes: dict[str, Any]) -> None:
+def test_limiters_with_another_setting_disagree(changes: dict[str, Any]) -> None:
     assert digest_of() != digest_of(**changes)
 
 
 @pytest.mark.parametrize(
     "changes", [{"weights": {"a": 1.0}}, {"name": "another"}, {"ewma": 0.5}], ids=repr
 )
-def test_limiters_agree_that_may_differ_in(changes: dict[str, Any]) -> None:
+def test_limiters_agree_in_spite_of_local_settings(changes: dict[str, Any]) -> None:
     assert digest_of() == digest_of(**changes)
 
 
@@ -238,7 +238,7 @@ def test_the_newer_versions_do_differ_in_a_default() -> None:
             assert in_force() != old
 
 
-def test_versions_disagree_on_what_is_written() -> None:
+def test_versions_disagree_on_written_values() -> None:
     old = settings_of('allocator = { name = "fair", headroom = 0.1 }')
     with pytest.MonkeyPatch.context() as patch:
         newer_parameters(patch)

@@ -50,7 +50,7 @@ def test_packets_with_sources_of_one_prefix_are_one_flow(
     st.ip_addresses(), st.integers(1, 32), st.integers(1, 128),
     st.integers(0, 65535), st.integers(0, 255),
 )  # fmt: skip
-def test_nothing_but_the_prefix_of_the_source_counts(
+def test_only_the_prefix_of_the_source_makes_a_flow(
     source: object, ipv4: int, ipv6: int, port: int, protocol: int
 ) -> None:
     prefix = SourcePrefix(ipv4, ipv6)

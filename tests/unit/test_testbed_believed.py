@@ -13,7 +13,7 @@ def test_the_error_is_the_root_mean_square_over_the_limiters() -> None:
     assert error_of([(4.0, 6.0), (6.0, 4.0)]) == 0.0
 
 
-def test_who_is_alone_or_shares_nothing_is_wrong_about_nothing() -> None:
+def test_a_limiter_alone_has_no_error() -> None:
     assert error_of([(4.0, 0.0)]) is None
     assert error_of([(0.0, 0.0), (0.0, 1.0)]) is None
 

@@ -56,7 +56,7 @@ def test_bytes_of_steps_are_counts_at_samples() -> None:
     assert summed([5], 4) == [0, 0, 5, 5]
 
 
-def test_what_callers_get_is_traffic_of_their_limiter() -> None:
+def test_admitted_calls_are_traffic_of_their_limiter() -> None:
     small = with_calls()
     layout = plan(small, "fair", 1)
     rates = {"f1": 125_000, "f2": 250_000}

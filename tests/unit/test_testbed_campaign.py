@@ -217,7 +217,7 @@ async def test_a_run_that_never_counts_is_missing(tmp_path: Path, autojump_clock
     assert failed(written(tmp_path)) == ["ctb, repetition 1"]
 
 
-async def test_what_the_host_cannot_do_ends_everything(
+async def test_an_error_of_the_host_ends_the_campaign(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     async def impossible(task: Task, _definition: object) -> dict[str, Any]:
@@ -243,7 +243,7 @@ async def test_runs_of_code_that_has_changed_are_not_mixed(
     assert keys(written(tmp_path)) == ALL[:2]
 
 
-async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_simulated_run_is_a_process_that_returns_its_record(tmp_path: Path) -> None:
     simulated = a_series("sim", simulated=True, settings=("gossip.loss=0.1",))
     _, carried = await carry_out(tmp_path, [simulated], None)
     result = written(tmp_path, "sim")
@@ -254,7 +254,7 @@ async def test_a_simulated_run_is_a_process_and_says_what_it_is_told_to(tmp_path
     assert not carried._ledgers
 
 
-async def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
+async def test_an_experiment_that_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
     wrong = a_series("sim", simulated=True, settings=("limit.on_failure=open",))
     error = await failing(tmp_path, wrong, None)
     assert "on_failure" in str(error)
@@ -327,7 +327,7 @@ def test_the_lines_of_a_terminal_change_in_place_and_notes_stay(
     assert screen(stream.getvalue()) == ["noted"]
 
 
-def test_elsewhere_only_what_stays_is_said() -> None:
+def test_output_without_a_terminal_has_only_lasting_lines() -> None:
     stream = io.StringIO()
     lines = Board(stream)
     lines.show(["one"])

@@ -96,7 +96,7 @@ def test_mistakes_are_named(changes: dict[str, Any], problem: str) -> None:
         ({"allocators": ["ctb", "bc-pqp"]}, "allocators: only the simulator has bc-pqp"),
     ],
 )
-def test_what_only_the_simulator_does_the_testbed_refuses(
+def test_the_testbed_refuses_features_of_the_simulator_alone(
     changes: dict[str, Any], problem: str
 ) -> None:
     refuse(experiment())

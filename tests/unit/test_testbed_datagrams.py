@@ -102,7 +102,7 @@ def test_a_burst_keeps_the_rate_or_the_period() -> None:
     assert sending.rate_bps == pytest.approx(12 * 12_000 / 1.15)
 
 
-def test_what_is_off_is_silent_and_begins_again_with_its_rhythm() -> None:
+def test_a_source_that_is_off_is_silent_and_returns_in_its_rhythm() -> None:
     sending = group(on="25ms", off="100ms")
     assert times_ms(sending, 7) == [0, 10, 20, 125, 135, 145, 250]
     # The end is exclusive.
@@ -237,7 +237,7 @@ def test_goodput_has_to_fit_what_was_forwarded_with_udp_in_it() -> None:
         recorded(500_000)
 
 
-def test_what_is_under_way_at_the_end_is_no_contradiction_where_there_is_udp_alone() -> None:
+def test_packets_under_way_at_the_end_of_udp_runs_are_no_contradiction() -> None:
     small = experiment(flows=[], udp=[udp(), udp(limiter="l2")])
     layout = plan(small, "fair", 1)
     seen = observation(small, layout, {"u1": 150_000, "u2": 150_000})
@@ -255,7 +255,7 @@ def test_what_is_under_way_at_the_end_is_no_contradiction_where_there_is_udp_alo
         )  # fmt: skip
 
 
-def test_what_receivers_hold_back_is_no_goodput_and_was_forwarded() -> None:
+def test_bytes_that_receivers_hold_back_are_forwarded_and_no_goodput() -> None:
     small = experiment()
     layout = plan(small, "fps", 1)
     seen = observation(small, layout, {"f1": 375_000, "f2": 875_000})

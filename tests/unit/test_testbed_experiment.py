@@ -94,7 +94,7 @@ def test_a_mistake_in_a_group_is_named_with_its_key(changes: dict[str, Any], pro
     assert [line for line in problems_of(changed) if f"small.toml: {problem}" in line]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     assert len(problems_of(document(seconds=-1, warmup="x", seed=-1))) == 3
 
 

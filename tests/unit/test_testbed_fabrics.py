@@ -91,7 +91,7 @@ def test_the_same_case_gives_the_same_record() -> None:
     assert "series" not in measure(case)
 
 
-async def test_what_was_interrupted_goes_on(
+async def test_an_interrupted_comparison_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = [Case(DEMAND, "tree", SMALL), Case(DEMAND, "mesh", SMALL)]
@@ -112,7 +112,7 @@ async def test_what_was_interrupted_goes_on(
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_whatever_decides_makes_results_stale(fabric: str) -> None:
+def test_every_decisive_file_makes_results_stale(fabric: str) -> None:
     """All that is imported, from wherever a fabric or its measuring begins; but other fabrics."""
     found: set[Path] = set()
     todo = [ROOT / f"drld/gossip/fabrics/{fabric}.py", ROOT / "testbed/fabrics/measure.py"]
@@ -157,13 +157,13 @@ def test_results_over_seeds() -> None:
     assert results.rms(Case(DEMAND, "tree", 100), "a") is None
 
 
-def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
+def test_a_report_without_runs_is_an_error(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path / 'none'}"])
     assert ran.exit_code == 1
     assert "has no result yet" in ran.output
 
 
-async def test_a_report_of_what_is_there(tmp_path: Path) -> None:
+async def test_a_report_shows_the_present_runs(tmp_path: Path) -> None:
     await campaign.carry_out([Case(DEMAND, "tree", 10)], tmp_path, 1, Board(io.StringIO()))
     ran = CliRunner().invoke(main, ["--only-report", "--out", f"{tmp_path}"])
     assert ran.exit_code == 0, ran.output

@@ -43,7 +43,7 @@ def test_flows_share_the_limit_evenly_over_all_limiters() -> None:
     )
 
 
-def test_what_a_bottleneck_keeps_from_its_flows_is_the_others() -> None:
+def test_other_flows_share_the_rate_that_a_bottleneck_leaves() -> None:
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "40ms"},
         {"limiter": "l2", "count": 4, "rtt": "40ms", "rate": "2mbit"},
@@ -78,7 +78,7 @@ def test_the_first_changes_are_those_of_the_beginning() -> None:
     assert others == []
 
 
-def test_what_happens_at_once_is_one_event() -> None:
+def test_simultaneous_changes_are_one_event() -> None:
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "40ms"},
         {"limiter": "l2", "count": 2, "rtt": "20ms", "start": "1.5s", "end": "2.5s"},
@@ -163,7 +163,7 @@ def test_sources_of_a_group_have_a_rate_each_and_count_when_they_are_on() -> Non
     assert [found["u1.1"], found["u1.2"], found["f1.1"]] == pytest.approx([1e6, 1e6, 8e6 / 3])
 
 
-def test_what_is_deserved_is_the_mean_over_the_time_that_a_flow_lives() -> None:
+def test_the_fair_share_is_the_mean_over_a_flows_life() -> None:
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "40ms"},
         {"limiter": "l2", "count": 1, "rtt": "40ms", "start": "2s", "end": "3s"},

@@ -33,7 +33,7 @@ def written(allocator: str, limiter: str = "l1", **changes: Any) -> LimiterSpec:
 
 
 @pytest.mark.parametrize("allocator", ALLOCATOR_NAMES)
-def test_drld_reads_what_is_written(allocator: str) -> None:
+def test_drld_reads_the_written_configuration(allocator: str) -> None:
     spec = written(allocator)
     (limit,) = spec.limits
     assert limit.policy.allocator == CENTRAL.get(allocator, allocator)
@@ -60,7 +60,7 @@ def test_a_central_limiter_is_alone() -> None:
     assert written("ctb").peers == ()
 
 
-def test_everything_an_experiment_says_of_the_limit_reaches_the_daemon() -> None:
+def test_every_setting_of_the_limit_reaches_the_daemon() -> None:
     spec = written(
         "fps",
         limit={

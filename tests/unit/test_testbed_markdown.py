@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.harness.markdown import bar, item, prose, table
 
 
-def test_a_bar_in_a_cell_ends_it_not() -> None:
+def test_a_bar_does_not_end_its_cell() -> None:
     assert bar(["a", "b|c", ""]) == "| a | b/c |  |"
 
 

@@ -35,7 +35,7 @@ def test_samples_may_be_half_an_interval_late() -> None:
     assert "could not keep up: a sample came 25.0 ms" in str(lateness_problem(half + 1, step))
 
 
-def test_processor_time_is_what_was_not_idle() -> None:
+def test_processor_time_is_all_time_but_idle_time() -> None:
     before, after = CpuTimes(100, 5, 200), CpuTimes(150, 6, 300)
     assert before.until(after) == {"busy": 0.5, "stolen": 0.01}
     assert before.until(before)["stolen"] == 0

@@ -34,7 +34,7 @@ def test_a_name_tells_its_owner() -> None:
     assert netns.namespace("wan").endswith("-wan")
 
 
-def test_only_what_dead_owners_left_is_stale(directories: Path) -> None:
+def test_only_namespaces_of_dead_owners_are_stale(directories: Path) -> None:
     dead = dead_owner()
     for name in (
         netns.namespace("wan"),
@@ -60,7 +60,7 @@ def test_a_recycled_process_id_is_not_taken_for_the_owner(directories: Path) -> 
     assert netns.stale() == ([name], [])
 
 
-def test_a_command_that_fails_is_told_with_what_it_said() -> None:
+def test_a_failed_command_is_reported_with_its_output() -> None:
     with pytest.raises(HostError, match=r"sh -c .*: no luck"):
         netns.run(["sh", "-c", "echo no luck >&2; exit 3"])
     assert netns.run(["sh", "-c", "echo fine; exit 3"], check=False) == "fine\n"

@@ -31,7 +31,7 @@ def test_sections_that_were_not_taken_this_time_stay_in_their_order() -> None:
     assert PAGE.updated(page, {}) == page
 
 
-def test_sections_that_are_no_more_go() -> None:
+def test_unknown_sections_are_dropped() -> None:
     page = PAGE.updated("", {"one": "1", "two": "2"})
     fewer = Page("rates", "Rates", "scripts/x --docs", "../docs/x.md", ["two"], overview)
     assert fewer.updated(page, {}).endswith("it.\n\n1 sections\n\n<!-- two -->\n\n2\n")

@@ -47,7 +47,7 @@ def test_the_figures_of_constant_rates() -> None:
     }  # fmt: skip
 
 
-def test_the_series_has_what_was_forwarded_arrived_and_allowed() -> None:
+def test_the_series_has_forwarded_and_arrived_rates_and_the_local_limit() -> None:
     rows = recorded()["series"]["l1"]
     assert len(rows) == 80
     assert rows[0] == (0.0, pytest.approx(3e6, abs=200), pytest.approx(6e6, abs=200), 1e6)
@@ -55,7 +55,7 @@ def test_the_series_has_what_was_forwarded_arrived_and_allowed() -> None:
     assert [row[3] for row in rows] == [1_000_000] * 40 + [None] * 40
 
 
-def test_flows_are_told_one_by_one() -> None:
+def test_flows_are_reported_one_by_one() -> None:
     flows = recorded()["flows"]
     assert [(flow["id"], flow["limiter"]) for flow in flows] == [
         ("f1.1", "l1"),
@@ -66,7 +66,7 @@ def test_flows_are_told_one_by_one() -> None:
     assert len(flows[0]["goodput_series_bps"]) == 20
 
 
-def test_of_thousands_of_flows_only_the_means_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_flows_are_reported_as_means(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.record.MOST_FLOW_SERIES", 2)
     run = recorded()
     assert len(run["flows"]) == 3
@@ -74,7 +74,7 @@ def test_of_thousands_of_flows_only_the_means_are_told(monkeypatch: pytest.Monke
     assert all("goodput_bps" in flow for flow in run["flows"])
 
 
-def test_what_daemons_cost_and_believe_is_told_where_it_is_known() -> None:
+def test_costs_and_beliefs_of_daemons_are_reported_if_known() -> None:
     assert "daemons" not in recorded()
     costs = {"l1": {"core_share": 0.02, "resident_bytes": 5e7, "peak_bytes": 6e7}}
     limiters = replace(seen_by_default().limiters, costs=costs)
@@ -109,7 +109,7 @@ def joining(**changes: Any) -> dict[str, Any]:
     )
 
 
-def test_a_flow_that_joins_is_told_how_soon_it_had_its_share() -> None:
+def test_a_joining_flow_is_reported_with_its_time_to_its_share() -> None:
     (event,) = joining()["events"]
     assert (event["kind"], event["what"], event["until_s"]) == ("join", ["f2.1"], 4.0)
     assert event["at_s"] == pytest.approx(1.5, abs=0.02)
@@ -120,7 +120,7 @@ def test_a_flow_that_joins_is_told_how_soon_it_had_its_share() -> None:
     assert flow["fair_bps"] == pytest.approx(5e6 * 1448 / 1500)
 
 
-def test_nothing_is_told_of_a_run_in_which_nothing_happens() -> None:
+def test_a_run_without_events_has_no_times() -> None:
     assert recorded()["events"] == []
 
 

@@ -86,7 +86,7 @@ def test_a_flow_that_never_gets_its_share_has_no_time() -> None:
     assert (flow["t80_s"], flow["lasting_s"]) == (None, None)
 
 
-def test_only_what_is_before_the_next_event_counts() -> None:
+def test_only_the_time_before_the_next_event_counts() -> None:
     leaving = [JOINING[0], {**JOINING[1], "end": "5s"}]
     steps = {"f1.1": [FAIR] * STEPS, "f2.1": [0] * 10 + [FAIR // 2] * 13 + [FAIR] * 17}
     join, leave = responded(steps, flows=leaving)
@@ -106,7 +106,7 @@ def test_events_of_the_warm_up_and_at_the_very_end_are_not_judged() -> None:
     assert responded(steps, flows=late) == []
 
 
-def test_a_limit_that_grows_is_everybody_s_and_one_that_shrinks_nobody_s() -> None:
+def test_a_growing_limit_concerns_every_flow_and_a_shrinking_one_none() -> None:
     events = [{"at": "2s", "limit": "5mbit"}, {"at": "5s", "limit": "10mbit"}]
     steps = {"f1.1": [FAIR] * STEPS, "f2.1": [FAIR] * STEPS}
     in_force: dict[str, list[tuple[float, float | None]]] = {
@@ -162,7 +162,7 @@ def test_the_first_second_is_told_apart_from_those_that_begin_later() -> None:
     assert event["highest_1s_bps"] == pytest.approx(11e6)
 
 
-def test_what_comes_later_is_not_of_the_first_second() -> None:
+def test_flows_that_come_later_are_not_of_the_first_second() -> None:
     event = joined_while(lambda since_s: 10 * max(since_s - 1.9, 0.0))
     assert event["first_1s_bps"] == pytest.approx(10e6)
     assert event["highest_1s_bps"] > 15e6

@@ -36,11 +36,11 @@ def earlier(**changes: Any) -> dict[str, Any]:
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_no_earlier_result_gives_no_runs() -> None:
     assert resume(None, a_header()) == ([], [], [])
 
 
-def test_what_was_measured_alike_is_kept() -> None:
+def test_runs_of_the_same_definition_are_kept() -> None:
     assert resume(earlier(commit="another"), a_header()) == ([RUN], [FAILED], [])
 
 
@@ -69,7 +69,7 @@ def test_how_many_runs_there_are_changes_none_of_them(change: dict[str, Any]) ->
         ({"schema": 2}, "format"),
     ],
 )
-def test_what_was_measured_otherwise_is_done_anew_and_named(
+def test_runs_of_another_definition_are_repeated_and_named(
     change: dict[str, Any], named: str
 ) -> None:
     runs, discarded, changed = resume(earlier(), a_header(**change))
@@ -101,7 +101,7 @@ def test_a_run_that_came_in_the_end_is_not_missing() -> None:
         ("testbed/harness/markdown.py", False, False),
     ],
 )
-def test_the_code_that_decides_is_what_measures(
+def test_the_code_digest_covers_the_measuring_files(
     file: str, simulated: bool, decides: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / file

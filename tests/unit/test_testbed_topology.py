@@ -113,7 +113,7 @@ def test_udp_sources_have_a_way_to_their_limiter_and_none_back() -> None:
     assert "s-u1" not in made
 
 
-def test_who_asks_for_ecn_and_where_super_packets_stay_whole() -> None:
+def test_ecn_and_super_packets_follow_the_experiment() -> None:
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "0s", "ecn": True},
         {"limiter": "l2", "count": 1, "rtt": "0s", "gso": True},

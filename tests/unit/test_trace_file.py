@@ -169,7 +169,7 @@ def test_a_capture_that_was_cut_off_is_read_up_to_the_cut() -> None:
         ),
     ],
 )
-def test_what_is_refused(data: bytes, message: str) -> None:
+def test_captures_that_cannot_be_read_are_refused(data: bytes, message: str) -> None:
     stream: IO[bytes] = io.BytesIO(data)
     with pytest.raises(InputError) as caught:
         [*packets(stream)]

@@ -134,7 +134,7 @@ def test_a_lower_rank_is_no_child() -> None:
     assert fabric.view(NOW * TICK).remote == 43.0
 
 
-def test_only_the_parent_tells_of_the_rest() -> None:
+def test_only_the_parent_sends_the_rest() -> None:
     fabric = settled()
     fabric.receive(ROOT, update(0, Role.CHILD, 100.0, 1), NOW * TICK)
     fabric.receive(CHILD, update(1, Role.CHILD, 100.0, 1), NOW * TICK)
@@ -228,7 +228,7 @@ def test_a_limiter_that_believes_zero_falls_silent_and_wakes_up() -> None:
     assert publish(fabric, 0.0, NOW)[PARENT].value == 5.0
 
 
-def test_a_limit_that_is_not_spoken_of_counts_zero_but_its_limiters_count() -> None:
+def test_a_limit_without_updates_counts_zero_but_its_limiters_count() -> None:
     fabric = settled()
     others = frozenset(NAMES) - {SELF}
     last = NOW + COUNTED + 2
@@ -294,7 +294,7 @@ def test_a_reload_keeps_the_state_of_peers_that_stay() -> None:
     assert set(fabric.links) == {PARENT, CHILD}
 
 
-def test_sums_beyond_the_wire_are_told_as_the_most_it_carries() -> None:
+def test_sums_beyond_the_wire_are_sent_as_its_maximum() -> None:
     fabric = settled()
     fabric.receive(CHILD, update(1, Role.PARENT, MAX_VALUE, MAX_MEMBERS), NOW * TICK)
     told = publish(fabric, MAX_VALUE, NOW)[PARENT]
@@ -307,7 +307,7 @@ def test_alone() -> None:
     assert fabric.view(0) == GlobalView(0.0, frozenset(), None)
 
 
-def test_the_best_candidate_is_asked_and_followed() -> None:
+def test_the_best_candidate_is_asked_and_becomes_the_parent() -> None:
     fabric = tree(peers="".join(name for name in NAMES if name != SELF))
     best, *_ = candidates(SELF, fabric.membership.peers, 3)
     assert fabric.membership.targets(RNG) == [best]
@@ -349,7 +349,7 @@ def test_a_peer_that_takes_us_for_a_child_by_mistake_is_corrected() -> None:
     assert membership.role(PARENT, ADOPTED * TICK) is Role.NONE
 
 
-def test_a_parent_is_left_for_a_better_one_and_told_so_later() -> None:
+def test_a_parent_left_for_a_better_one_learns_of_it_later() -> None:
     """It is told for some rounds more what a parent is told."""
     fabric = settled()
     best = fabric.membership._candidates[0]

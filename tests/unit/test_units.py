@@ -101,7 +101,7 @@ NOT_QUANTITIES = [
 
 @pytest.mark.parametrize("text", NOT_QUANTITIES)
 @pytest.mark.parametrize("parse", [units.parse_rate, units.parse_size, units.parse_duration])
-def test_what_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) -> None:
+def test_a_text_that_is_no_quantity_is_refused(parse: Callable[[str], int], text: str) -> None:
     with pytest.raises(units.QuantityError):
         parse(text)
 
@@ -142,7 +142,7 @@ def ambiguous(unit: str, bits: str, size: str) -> str:
         (units.parse_duration, "0.5ns", f"{DURATION}, {WHOLE_NS}"),
     ],
 )
-def test_a_refusal_says_what_is_allowed(
+def test_a_refusal_names_the_allowed_values(
     parse: Callable[[str], int], text: str, allowed: str
 ) -> None:
     with pytest.raises(units.QuantityError) as caught:

@@ -54,7 +54,7 @@ def test_a_rewritten_packet_is_decided_between_its_neighbours() -> None:
     assert verdicts.take() == b""
 
 
-def test_how_much_is_copied_is_said_as_the_kernel_wants_it() -> None:
+def test_the_copy_range_is_set_in_the_kernels_format() -> None:
     # struct nfqnl_msg_config_params: __be32 copy_range, __u8 copy_mode (2: the packet); packed
     assert parsed(copying(QUEUE, 3800)) == [(CONFIGURE, {2: struct.pack("!IB", 3800, 2)})]
 

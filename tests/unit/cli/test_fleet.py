@@ -188,7 +188,7 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
     assert operator.output("fleet", "remove", "b", "--force", "--wait", "0").startswith("b removed")
 
 
-def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator: Operator) -> None:
+def test_a_member_with_many_refusals_shows_the_newest(operator: Operator) -> None:
     """Of what it refuses it says the first few reasons, and all ids."""
     refused = {
         KEYS.limit(number): f"etcd {KEYS.limit(number)}: no interface\nof this name"
@@ -205,7 +205,7 @@ def test_a_member_that_refuses_much_is_still_seen_to_refuse_the_newest(operator:
     assert "a refuses limit 119" in result.stdout
 
 
-def test_what_nobody_can_use_is_shown_and_can_be_removed(operator: Operator) -> None:
+def test_unusable_records_are_shown_and_can_be_removed(operator: Operator) -> None:
     operator.etcd.put(KEYS.limit(3), limit(3, rate="fast"))
     result = operator.drlctl(*SHOW)
     assert result.exit_code == 0
@@ -231,7 +231,7 @@ def test_the_id_of_a_limit_that_was_deleted_by_hand_is_not_given_out_again(
     assert operator.output(*ADD, *OPTIONS).startswith("limit 2, ")
 
 
-def test_an_id_that_came_and_went_while_we_looked_is_not_given_out_again(
+def test_an_id_deleted_during_the_command_is_not_given_out_again(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = Etcd.commit

@@ -61,7 +61,7 @@ async def test_migration_is_shown(control: Path, daemon: FakeDaemon) -> None:
         (("remove", 3), "is not there"),
     ],
 )
-async def test_what_keys_do_not_allow(
+async def test_changes_that_keys_do_not_allow_are_refused(
     control: Path, daemon: FakeDaemon, args: tuple[object, ...], said: str
 ) -> None:
     before = daemon.ring

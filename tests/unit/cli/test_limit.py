@@ -198,7 +198,7 @@ async def test_diff(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
     ]
 
 
-async def test_diff_says_what_a_reload_refuses(
+async def test_diff_names_the_changes_that_a_reload_refuses(
     control: Path, daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     files = Files(daemon, tmp_path)

@@ -120,7 +120,7 @@ async def test_limit_show(control: Path) -> None:
     """)
 
 
-async def test_what_other_limits_dropped_is_named(control: Path, daemon: FakeDaemon) -> None:
+async def test_drops_of_other_limits_are_named(control: Path, daemon: FakeDaemon) -> None:
     daemon.reports[0]["arrived_bytes"] += 2000
     daemon.reports[0]["arrived_packets"] += 2
     said = await output(control, "limit", "show", "customer-a")
@@ -241,7 +241,7 @@ async def test_a_trace_that_the_daemon_ends(control: Path, daemon: FakeDaemon) -
     )
 
 
-async def test_skipped_records_are_told(control: Path, daemon: FakeDaemon) -> None:
+async def test_skipped_records_are_reported(control: Path, daemon: FakeDaemon) -> None:
     daemon.ticks_for_readers = 1000
     result = await drlctl(control, "trace", "b", "--count", 1)
     assert result.exit_code == 0

@@ -120,7 +120,7 @@ def test_wrong_usage(trace: Path, options: list[str], said: str) -> None:
     assert said in result.stderr
 
 
-def test_what_cannot_be_read(trace: Path, file: Path, tmp_path: Path) -> None:
+def test_unreadable_captures_are_refused(trace: Path, file: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"none")
     assert refused(invoke("replay", bad, "--rate", "1mbit")) == (f"drlctl: {bad}: {NO_CAPTURE}\n")

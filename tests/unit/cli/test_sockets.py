@@ -72,13 +72,15 @@ async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
         (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "the daemon refuses: []"),
     ],
 )
-async def test_something_else_answers(tmp_path: Path, answer: bytes, message: str) -> None:
+async def test_an_answer_of_another_server_is_an_error(
+    tmp_path: Path, answer: bytes, message: str
+) -> None:
     path = tmp_path / "other.sock"
     async with stranger(path, answer):
         assert message in refused(await drlctl(path, "status"))
 
 
-async def test_a_change_whose_answer_is_lost_is_told(tmp_path: Path) -> None:
+async def test_a_change_whose_answer_is_lost_is_reported(tmp_path: Path) -> None:
     """As by a daemon that was killed between the change and its answer, or is too late."""
     path = tmp_path / "other.sock"
     said = "; the change may be in force: check with drlctl before you try again\n"
@@ -87,7 +89,7 @@ async def test_a_change_whose_answer_is_lost_is_told(tmp_path: Path) -> None:
         assert not refused(await drlctl(path, "limits")).endswith(said)
 
 
-async def test_a_trace_that_breaks_off_is_told(tmp_path: Path) -> None:
+async def test_a_trace_that_breaks_off_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "other.sock"
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     line = json.dumps({**record("a", 1), "number": 0}).encode() + b"\n"
@@ -120,7 +122,7 @@ def test_no_socket_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         )
 
 
-def test_several_sockets_are_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_sockets_require_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RUN_DIRECTORY", tmp_path)
     for name in ("lim2.sock", "lim1.sock"):
         with socket.socket(socket.AF_UNIX) as daemon_socket:

@@ -37,7 +37,7 @@ FOUND = SuggestionReport(
 )
 
 
-async def test_what_people_see(control: Path, daemon: FakeDaemon) -> None:
+async def test_the_suggestion_is_shown(control: Path, daemon: FakeDaemon) -> None:
     daemon.suggestion = FOUND
     assert await output(control, "limit", "suggest", "customer-a") == lines("""
         rate   11.0 Mbit/s: 0.99 of the 3600 seconds with traffic in 2h 05m had no more (in steps of 9 %)
@@ -56,7 +56,7 @@ async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) ->
     assert "set " not in said
 
 
-async def test_too_little_was_seen(control: Path) -> None:
+async def test_too_little_traffic_gives_no_suggestion(control: Path) -> None:
     said = refused(await drlctl(control, "limit", "suggest", "customer-a", "--part", "0.999"))
     assert said == (
         "drlctl: the daemon refuses: too little was seen of limit customer-a in mode shadow: a "
@@ -68,7 +68,7 @@ async def test_too_little_was_seen(control: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["0.4", "1", "nan", "x"])
-async def test_parts_out_of_bounds(control: Path, part: str) -> None:
+async def test_parts_out_of_bounds_are_refused(control: Path, part: str) -> None:
     async with client(control) as asking:
         answer: httpx.Response = await asking.get(f"/v1/limits/b/suggestion?part={part}")
     assert answer.status_code == 422

@@ -181,7 +181,7 @@ def test_threads_find_a_limiter_that_has_restarted(
     ]
 
 
-def test_a_limiter_that_says_nothing_is_left_in_time(path: Path) -> None:
+def test_a_silent_limiter_is_left_in_time(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
@@ -199,7 +199,7 @@ def test_a_limiter_that_says_nothing_is_left_in_time(path: Path) -> None:
         trio_run(wait)
 
 
-def test_what_is_no_limiter_is_left(path: Path) -> None:
+def test_a_server_that_is_no_limiter_is_left(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as web:
         web.bind(str(path))
         web.listen()

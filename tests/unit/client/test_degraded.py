@@ -61,7 +61,7 @@ def test_all_limits_are_checked_and_then_all_are_charged_or_none() -> None:
     assert made.decide(Question("other"), 0).admitted
 
 
-def test_open_and_closed_are_as_they_say() -> None:
+def test_on_failure_open_admits_all_and_closed_none() -> None:
     open_, closed = replace(API, on_failure="open"), replace(FREE, on_failure="closed")
     made = told(open_, closed)
     assert admitted(made, 100, Question("api")) == 100
@@ -118,7 +118,7 @@ def test_backoff_grows_to_a_bound_and_ends_with_an_answer() -> None:
     assert made.ready(now_ns + FIRST_NS)
 
 
-def test_failures_are_counted_and_logged_seldom() -> None:
+def test_failures_are_counted_and_few_are_logged() -> None:
     made = Availability(Random(1), "open")
     assert made.wants_limits(0)
     assert not made.wants_limits(REFRESH_NS - 1)
@@ -159,7 +159,7 @@ def test_a_lease_grows_while_it_is_used_and_lapses_in_time() -> None:
     assert lease.lost == wanted - 10
 
 
-def test_a_lease_leaves_others_most_of_what_is_there() -> None:
+def test_a_lease_leaves_others_most_of_the_tokens() -> None:
     lease = Lease()
     for left, most in ((100, 25), (3, 1), (0, 1)):
         lease._size = 1000
@@ -187,7 +187,7 @@ def test_a_refusal_holds_until_the_time_to_retry() -> None:
     st.lists(st.tuples(st.integers(0, 2 * LEASE_NS), st.integers(1, 5)), max_size=60),
     st.integers(0, 300),
 )
-def test_what_leases_admit_was_charged_and_what_is_charged_is_admitted_or_lost(
+def test_leased_requests_were_charged_and_charges_are_admitted_or_lost(
     steps: list[tuple[int, int]], bucket: int
 ) -> None:
     counts = Counter(leased=0, lost=0)
@@ -239,7 +239,7 @@ def test_rates_are_read_as_other_libraries_write_them(text: str, rate: tuple[int
     "text",
     ["", "100", "0/s", "1/0 s", "-1/s", "1/ms", "1/m", "1.5/s", "1/week", "\u0661/s", "1/sss"],
 )
-def test_what_is_no_rate_is_refused(text: str) -> None:
+def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a rate such as"):
         parse_rate(text)
 

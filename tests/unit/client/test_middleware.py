@@ -105,7 +105,7 @@ def test_wsgi_middleware_refuses_before_the_application_under_a_server(tmp_path:
                 thread.join()
 
 
-def test_the_fields_tell_nothing_that_no_limiter_has_told() -> None:
+def test_the_fields_hold_only_a_limiters_statements() -> None:
     table = LimitTable((API,), 1)
     assert fields(Answer(True, 1, "api", 3.5, 0.2), table) == [
         ("ratelimit-policy", '"api";q=100;w=1'), ("ratelimit", '"api";r=3;t=1'),

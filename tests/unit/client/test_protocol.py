@@ -130,7 +130,7 @@ def test_an_error_is_the_answer_to_one_question() -> None:
     ]
 
 
-def test_what_cannot_be_written_is_answered_by_the_client_itself() -> None:
+def test_the_client_itself_answers_questions_that_do_not_fit() -> None:
     questions = [
         Question("\ud800"),
         Question("api"),
@@ -157,7 +157,7 @@ def test_many_questions_are_several_frames_within_the_bounds(size: int, frames: 
     assert len(found) == frames
 
 
-def test_the_limits_are_told() -> None:
+def test_the_table_of_limits_is_read_as_it_was_written() -> None:
     table = LimitTable((INFO,), 3)
     assert greeted().receive(table_frame(table.limits, 3)) == [table]
     assert INFO.covers("api", {"plan": "free", "user": "bob"})
@@ -213,7 +213,7 @@ def test_flags_of_the_future_are_refused() -> None:
         b'{"limits":[{"name":1}],"processes":1}', b'{"limits":{},"processes":-1}',
     ],
 )  # fmt: skip
-def test_what_is_no_table_of_limits_is_refused(body: bytes) -> None:
+def test_an_invalid_table_of_limits_is_refused(body: bytes) -> None:
     with pytest.raises(WireError, match=r"^value: "):
         greeted().receive(frame(Kind.LIMITS, 0, body))
 

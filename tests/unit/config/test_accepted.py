@@ -235,7 +235,7 @@ def test_probes() -> None:
         ("helper = 2", 'probes.helper: unknown key; did you mean "helpers"?'),
     ],
 )
-def test_probes_that_cannot_be(text: str, problem: str) -> None:
+def test_impossible_settings_of_probes_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse(f"{GOOD}[probes]\n{text}", "drld.toml")
     (line,) = caught.value.problems

@@ -134,7 +134,7 @@ def test_saved_changes_are_there_after_a_restart(host: Host) -> None:
     assert host.now.in_force.limits[0].policy.burst == 300_000
 
 
-def test_what_is_saved_are_the_keys_of_this_change_alone(host: Host) -> None:
+def test_a_save_writes_the_keys_of_its_change_alone(host: Host) -> None:
     host.set(mode="pause")
     host.set(burst="auto")
     host.set(rate="2mbit", burst="300kB", save=True)
@@ -143,7 +143,7 @@ def test_what_is_saved_are_the_keys_of_this_change_alone(host: Host) -> None:
     assert host.after_restart() == {"a": (250_000, "enforce")}
 
 
-def test_of_a_limit_that_was_not_saved_all_is_saved(host: Host) -> None:
+def test_all_keys_of_an_unsaved_limit_are_saved(host: Host) -> None:
     host.add(NEW)
     host.set("b", rate="3mbit")
     host.set("b", mode="shadow", save=True)
@@ -262,7 +262,7 @@ def test_a_clash_names_the_file(host: Host) -> None:
     assert line == f"limit[0].name: must be {known} (got 'c')"
 
 
-def test_a_limit_that_is_not_there(host: Host) -> None:
+def test_a_missing_limit_is_an_error(host: Host) -> None:
     for change in (Change("set", [{}], "nix"), Change("remove", (), "nix")):
         with pytest.raises(KeyError):
             host.now.changed(change)
@@ -280,7 +280,7 @@ def test_a_limit_that_is_named_like_another_s_id_is_not_guessed(host: Host) -> N
     assert host.limits == {}
 
 
-def test_nothing_is_saved_over_files_that_nobody_has_read(host: Host) -> None:
+def test_files_that_changed_unread_are_not_overwritten(host: Host) -> None:
     host.file.write_text(GOOD + "# a remark changes nothing\n")
     host.set(rate="2mbit", save=True)
     host.file.write_text(GOOD.replace("400kB", "300kB"))
@@ -292,7 +292,7 @@ def test_nothing_is_saved_over_files_that_nobody_has_read(host: Host) -> None:
     assert host.refusal(Change("set", [{"rate": "3mbit"}], "a", save=True))
 
 
-def test_what_a_later_drop_in_would_undo_is_not_saved(host: Host) -> None:
+def test_a_change_that_a_later_drop_in_undoes_is_not_saved(host: Host) -> None:
     host.set(mode="shadow", save=True)
     later = config.drop_ins(str(host.file)) / "zz.toml"
     later.write_text('[[limit]]\nid = 1\nrate = "1mbit"\n')

@@ -40,7 +40,7 @@ def test_every_table_allocator_and_protocol_is_in_it() -> None:
         assert f"`{name}`" in text
 
 
-def test_what_is_read_from_the_models() -> None:
+def test_the_reference_is_made_from_the_models() -> None:
     text = reference.reference()
     for row in (
         "| `id` | integer, 1 to 65535 | required | ",

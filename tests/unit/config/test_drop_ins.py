@@ -84,7 +84,7 @@ def test_the_last_by_name_wins(folder: Folder) -> None:
     assert (limit.policy.rate, limit.policy.burst_is_automatic) == (250_000, True)
 
 
-def test_what_is_no_drop_in_is_left_alone(folder: Folder) -> None:
+def test_files_that_are_no_drop_ins_are_left_alone(folder: Folder) -> None:
     for name in (".hidden.toml", "99-drlctl.toml.new", "README"):
         folder.add(name, "?")
     folder.add("empty.toml", "# nothing yet\n")
@@ -134,7 +134,7 @@ def test_a_change_of_a_limit_that_is_gone_is_a_mistake(folder: Folder) -> None:
     assert folder.problem() == "x.toml: limit[0].name: is required"
 
 
-def test_what_was_written_for_one_limit_does_not_fall_upon_another(folder: Folder) -> None:
+def test_a_drop_in_changes_only_the_limit_that_it_names(folder: Folder) -> None:
     folder.add("x.toml", SECOND.replace("7", "1"))
     name = f"the name of limit 1 in {folder.file}, 'a'"
     assert folder.problem() == f"x.toml: limit[0].name: must be {name} (got 'b')"

@@ -29,7 +29,7 @@ def test_a_syntax_error_is_one_line_with_its_place() -> None:
         pytest.param("a = 1\0", id="a zero"),
     ],
 )
-def test_what_is_no_toml_is_one_line(text: str) -> None:
+def test_a_file_that_is_no_toml_is_one_line(text: str) -> None:
     (line,) = problems(text)
     assert line.startswith(("drld.toml: must be TOML: ", "drld.toml: has "))
     assert "sys." not in line
@@ -45,7 +45,7 @@ def test_files_of_other_editors_are_read(tmp_path: Path) -> None:
     assert config.load(path) == good
 
 
-def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     (latin := tmp_path / "latin.toml").write_bytes(b'[limiter]\nname = "l\xefm1"\n')
     missing = tmp_path / "drld.toml"
     (long := tmp_path / "long.toml").touch()
@@ -64,7 +64,7 @@ def test_what_is_no_file_of_text_is_one_line(tmp_path: Path) -> None:
     assert len(refusal(partial(config.load, "a\0b"))) == 1
 
 
-def test_what_a_terminal_would_obey_is_written_out(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "\x1b[2J\udcff.toml"
     assert refusal(partial(config.load, path)) == [
         f"{tmp_path}/\\x1b[2J\\udcff.toml: No such file or directory"
@@ -103,7 +103,7 @@ def test_a_folder_in_which_every_user_may_replace_the_file_is_refused(tmp_path: 
     assert config.load(path)
 
 
-def test_drop_ins_that_somebody_else_may_have_made_are_refused(
+def test_drop_ins_that_other_users_may_write_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (path := tmp_path / "drld.toml").write_text(GOOD)

@@ -66,7 +66,7 @@ def test_the_page_is_not_shown_over_the_network_without_tls(
         (str([f"10.0.0.{n}:1" for n in range(17)]), "1 to 16 addresses, each with a port"),
     ],
 )
-def test_addresses_that_cannot_be(listen: str, said: str) -> None:
+def test_invalid_addresses_are_refused(listen: str, said: str) -> None:
     got = "an empty array" if listen == "[]" else "an array"
     assert problems(http(listen)) == [f"drld.toml: http.listen: must be {said} (got {got})"]
 
@@ -168,7 +168,7 @@ def test_a_key_in_the_place_of_its_file_is_not_shown() -> None:
     )
 
 
-def test_who_can_read_figures_on_the_way_is_remarked_on(
+def test_unencrypted_metrics_draw_a_remark(
     files: tuple[Certificate, Certificate],
 ) -> None:
     _, own = files

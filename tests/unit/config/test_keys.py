@@ -40,7 +40,7 @@ def entry(key_id: int, path: Path) -> str:
     return f'{{ id = {key_id}, file = "{path}" }}'
 
 
-def test_without_keys_there_is_none() -> None:
+def test_without_keys_there_is_no_ring() -> None:
     assert ring() == KeyRing()
 
 
@@ -49,7 +49,7 @@ def test_one_key_is_used(file: Path) -> None:
     assert ring(f"keys = [{entry(2, file)}]", "tag = 16").tag_size == 16
 
 
-def test_of_several_one_is_chosen(file: Path, tmp_path: Path) -> None:
+def test_use_chooses_one_of_several_keys(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.key"
     other.write_bytes(base64.b64encode(OTHER))
     other.chmod(0o440)
@@ -102,7 +102,7 @@ def test_a_file_without_a_key_is_refused_and_not_shown(file: Path, content: byte
     )
 
 
-def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     for path, reason in (

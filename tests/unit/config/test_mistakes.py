@@ -25,7 +25,7 @@ from tests.unit.config.mistakes import BESIDE, KINDS, OTHERS, VALUES
         for value in wrong
     ],
 )
-def test_a_value_that_cannot_be_is_one_line(path: str, allowed: str, written: str) -> None:
+def test_an_impossible_value_is_one_line(path: str, allowed: str, written: str) -> None:
     beside = BESIDE.get(path.rpartition(".")[0], "")
     line = f"drld.toml: {path}: must be {allowed} (got {written})"
     assert problems_with(path, written, beside) == [line]
@@ -105,7 +105,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
     ]
 
 
-def test_what_is_said_of_a_large_fleet_stays_a_line() -> None:
+def test_errors_about_a_large_fleet_stay_one_line() -> None:
     peers = "".join(
         f'[[peer]]\nname = "lim{n}"\naddress = "10.1.{n // 250}.{n % 250}:7946"\n'
         for n in range(3, 1000)

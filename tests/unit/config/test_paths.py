@@ -131,7 +131,7 @@ def test_a_key_that_is_missing(good: dict[str, Any], place: Place, key: str) -> 
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
-def test_a_key_that_nobody_knows(good: dict[str, Any], place: Place) -> None:
+def test_an_unknown_key_is_named(good: dict[str, Any], place: Place) -> None:
     inside(good, place.where)["zzz"] = 1
     assert the_line(good).startswith(f"f: {place.path}.zzz: unknown key; ")
 

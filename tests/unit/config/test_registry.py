@@ -28,7 +28,7 @@ def test_peers_and_limits_may_be_left_out() -> None:
     assert config.parse(GOOD + REGISTRY, "f").peers[0].name == "lim2"
 
 
-def test_shares_need_not_name_everybody() -> None:
+def test_shares_need_not_name_every_limiter() -> None:
     text = HEAD + REGISTRY + LIMIT
     (limit,) = config.parse(text + "shares = { lim1 = 0.25, lim9 = 0.75 }\n", "f").limits
     assert limit.policy.shares
@@ -147,7 +147,7 @@ def test_no_password_of_a_url_is_shown(where: str, url: str) -> None:
     assert f"registry.{key}" in found[0]
 
 
-def test_who_writes_a_password_into_a_url_is_told_where_it_belongs() -> None:
+def test_a_password_in_a_url_is_refused_with_its_place() -> None:
     (line,) = problems(HEAD + REGISTRY.replace("https://", "https://u:hunter2@"))
     assert line == (
         "drld.toml: registry.endpoints[0]: must be the URL of an etcd server "

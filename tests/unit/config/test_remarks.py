@@ -27,14 +27,14 @@ def remarks(text: str) -> list[str]:
     return config.remarks(config.parse(text, "f"))
 
 
-def test_limits_that_are_estimated_more_seldom_than_gossiped() -> None:
+def test_limits_with_intervals_above_the_round_draw_a_remark() -> None:
     assert remarks(GOOD) == []
     assert remarks(SLOW) == [REMARK]
     as_often = '[gossip]\ninterval = "500ms"\n'
     assert remarks(SLOW + as_often) == []
 
 
-def test_one_that_is_alone_has_no_others_to_hear_of() -> None:
+def test_a_fleet_of_one_draws_no_remark_on_intervals() -> None:
     alone = SLOW.replace('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', "")
     assert remarks(alone) == []
 
@@ -72,7 +72,7 @@ def test_all_limits_of_a_small_burst_are_on_one_line() -> None:
         ("400gbit", "1500B", 0),
     ],
 )
-def test_nobody_is_asked_for_more_than_the_largest_burst(rate: str, burst: str, count: int) -> None:
+def test_no_remark_asks_for_more_than_the_largest_burst(rate: str, burst: str, count: int) -> None:
     text = SHALLOW.replace("10mbit", rate).replace("75kB", burst)
     assert len(remarks(text)) == count
 
@@ -86,11 +86,11 @@ def test_an_interval_above_a_second() -> None:
     ]
 
 
-def test_the_example_draws_none() -> None:
+def test_the_example_draws_no_remark() -> None:
     assert remarks(example()) == []
 
 
-def test_check_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_remarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "drld.toml"
     file.write_text(SLOW)
     assert main(["--config", str(file), "--check"]) == 0

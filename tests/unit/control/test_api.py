@@ -149,7 +149,7 @@ async def test_a_host_that_refuses_is_reported(api: httpx.AsyncClient, daemon: F
     assert answer.json() == {"error": "iptables: no such chain"}
 
 
-async def test_thousands_of_mistakes_are_told_in_part(
+async def test_a_list_of_thousands_of_mistakes_is_cut(
     api: httpx.AsyncClient, daemon: FakeDaemon
 ) -> None:
     daemon.reload_error = ConfigError([f"drld.toml: limit[{n}].id: missing" for n in range(5000)])
@@ -158,7 +158,7 @@ async def test_thousands_of_mistakes_are_told_in_part(
     assert problems[100:] == ["and 4900 more"]
 
 
-async def test_the_log_says_who_changed_what(
+async def test_the_log_names_the_user_and_the_change(
     api: httpx.AsyncClient, daemon: FakeDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="drld.control")
@@ -176,7 +176,7 @@ async def test_the_log_says_who_changed_what(
 
 
 @pytest.mark.parametrize("host", ["drld/v1/keys/1/use?", "drld#", "[", "a b"])
-async def test_a_host_that_is_none_does_not_reach_the_log(
+async def test_an_invalid_host_does_not_reach_the_log(
     api: httpx.AsyncClient, daemon: FakeDaemon, caplog: pytest.LogCaptureFixture, host: str
 ) -> None:
     """Some versions of Starlette make the URL's path of it."""

@@ -83,7 +83,7 @@ async def test_the_last_places_are_for_root(
         assert await answers(path)
 
 
-async def test_a_client_that_left_does_not_count(
+async def test_a_client_that_has_left_takes_no_place(
     daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
@@ -109,7 +109,7 @@ class Exhausted:
         raise OSError(errno.EMFILE, "Too many open files")
 
 
-async def test_without_descriptors_it_waits_and_says_so(
+async def test_without_descriptors_the_server_waits_and_logs_it(
     daemon: FakeDaemon, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener, turns = Exhausted(), Turns()

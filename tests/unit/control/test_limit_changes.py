@@ -94,14 +94,14 @@ async def test_a_mistake_is_a_problem_with_its_key(
 
 
 @pytest.mark.parametrize("verb", ["set", "remove"])
-async def test_a_limit_that_is_not_there(api: httpx.AsyncClient, verb: str) -> None:
+async def test_a_missing_limit_is_an_error(api: httpx.AsyncClient, verb: str) -> None:
     body = {"set": {"rate": "1mbit"}} if verb == "set" else {}
     answer = await api.post(f"/v1/limits/nix/{verb}", json=body)
     assert answer.status_code == 404
     assert answer.json() == {"error": "no limit is named 'nix'"}
 
 
-async def test_what_the_host_refuses_is_one_error(
+async def test_a_refusal_of_the_host_is_one_error(
     api: httpx.AsyncClient, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_: object, by: object) -> None:
@@ -122,7 +122,7 @@ async def test_a_path_cannot_forge_a_line_of_the_log(
     assert line.startswith("POST /v1/limits/%1b[31m%0adrld:%20ready/remove by uid ")
 
 
-async def test_the_log_says_who_asked(
+async def test_the_log_names_the_user(
     api: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "drld.control")

@@ -64,7 +64,7 @@ async def test_the_daemon_its_limits_and_its_peers(api: httpx.AsyncClient) -> No
     assert value(found, "drld_peer_updates_lost", peer="lim2") == 12
 
 
-async def test_what_is_not_known_is_left_out(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+async def test_unknown_figures_are_left_out(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
     daemon.report["probes"] = None
     found = await scraped(api)
     local = found["drld_limit_local_bytes_per_second"].samples
@@ -170,7 +170,7 @@ async def test_a_crowd_shares_what_is_made_a_step_in_a_pass(
     assert passes.worst() <= 2
 
 
-async def test_between_two_runs_is_a_pause_of_four(
+async def test_the_pause_between_runs_is_four_times_a_run(
     daemon: FakeDaemon, autojump_clock: object
 ) -> None:
     made: list[float] = []
@@ -208,7 +208,7 @@ async def test_a_slow_scrape_ends(daemon: FakeDaemon, path: Path, autojump_clock
     assert trio.current_time() - began < 2 * exposition.ANSWER_S
 
 
-async def test_drlctl_prints_them(api: httpx.AsyncClient, path: Path) -> None:
+async def test_drlctl_prints_metrics(api: httpx.AsyncClient, path: Path) -> None:
     printed = await output(path, "metrics")
     assert printed == (await api.get("/metrics")).text
 

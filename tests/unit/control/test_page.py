@@ -174,9 +174,7 @@ async def test_a_browser_changes_nothing(api: httpx.AsyncClient, daemon: FakeDae
 
 
 @pytest.mark.parametrize("fabric", ["mesh", "tree", "pushsum"])
-async def test_what_the_neighbours_told_sums_up_to_what_the_others_want(
-    path: Path, fabric: str
-) -> None:
+async def test_the_sums_of_neighbours_add_up_to_the_remote_demand(path: Path, fabric: str) -> None:
     """Four limiters, of which in a tree the first is a leaf or a parent, and hears of sums."""
     sites = ["a", "b", "c", "d"]
     flows = [Flow(site, "web", number) for number, site in enumerate(sites)]

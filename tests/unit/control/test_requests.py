@@ -64,7 +64,7 @@ async def exchange(path: Path, request: bytes) -> bytes:
     ],
     ids=["nothing", "zeros", "no version", "no host", "long", "huge", "http2"],
 )
-async def test_strange_requests_harm_nobody_else(
+async def test_strange_requests_harm_no_other_client(
     api: httpx.AsyncClient, path: Path, request_bytes: bytes
 ) -> None:
     answer = await exchange(path, request_bytes)
@@ -135,7 +135,9 @@ async def test_an_answer_to_head_has_no_body(daemon: FakeDaemon, path: Path) -> 
     assert missing.endswith(b"\r\n\r\n")
 
 
-async def test_who_waits_with_the_body_is_told_to_go_on(daemon: FakeDaemon, path: Path) -> None:
+async def test_a_client_that_waits_with_its_body_is_told_to_continue(
+    daemon: FakeDaemon, path: Path
+) -> None:
     head = b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\nExpect: 100-continue\r\nContent-Length: "
     async with served(daemon, path):
         async with await trio.open_unix_socket(str(path)) as stream:

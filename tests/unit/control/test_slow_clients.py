@@ -86,7 +86,7 @@ async def test_a_body_in_single_bytes_is_read(
     assert daemon.reloads == 1
 
 
-async def test_who_does_not_take_what_he_asked_for_is_left(
+async def test_a_client_that_takes_no_answer_is_left(
     daemon: FakeDaemon, path: Path, autojump_clock: object
 ) -> None:
     made = 0
@@ -123,7 +123,7 @@ async def test_a_trace_without_news_goes_on(
                 answer += await stream.receive_some()
 
 
-async def test_what_is_done_for_a_client_ends_when_it_leaves(
+async def test_work_for_a_client_ends_when_the_client_leaves(
     daemon: FakeDaemon, path: Path
 ) -> None:
     begun, ended = trio.Event(), trio.Event()

@@ -55,7 +55,7 @@ def make_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_file, make_link, lambda path: path.mkdir(parents=True)])
-async def test_what_is_no_socket_is_left_alone(
+async def test_a_file_that_is_no_socket_is_left_alone(
     daemon: FakeDaemon, path: Path, make: Callable[[Path], None]
 ) -> None:
     make(path)
@@ -65,7 +65,7 @@ async def test_what_is_no_socket_is_left_alone(
     assert path.exists() or path.is_symlink()
 
 
-async def test_a_path_that_cannot_be_is_a_clear_error(daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_an_impossible_path_is_a_clear_error(daemon: FakeDaemon, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"^limiter\.control: .*: (Not a directory|File exists)"):
         await serve(daemon, tmp_path / "file" / "lim1.sock")

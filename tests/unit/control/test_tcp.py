@@ -308,7 +308,7 @@ async def test_nothing_is_lost_when_a_turn_is_not_waited_for() -> None:
     assert await stream.receive_some() == b"x"
 
 
-async def test_a_client_that_resets_harms_nobody(
+async def test_a_client_that_resets_its_connection_harms_no_other(
     daemon: FakeDaemon, files: dict[str, Certificate], caplog: pytest.LogCaptureFixture
 ) -> None:
     context = of_files(files["server"])

@@ -68,7 +68,7 @@ async def fill(daemon: FakeDaemon, limit: str) -> int:
     raise AssertionError("what nobody reads went somewhere")
 
 
-async def test_a_slow_reader_stalls_nobody_and_misses_the_oldest(
+async def test_a_slow_reader_stalls_no_other_and_misses_the_oldest_records(
     api: httpx.AsyncClient, daemon: FakeDaemon, path: Path
 ) -> None:
     with trio.fail_after(30):

@@ -90,7 +90,7 @@ def test_limits_are_compared_by_id() -> None:
     assert changed_limits([A, B], config.parse(FILE, "f").limits[::-1]) == []
 
 
-def test_what_is_noted() -> None:
+def test_changes_are_recorded() -> None:
     kept = History(None)
     kept.started(1, 99.5)
     kept.note([A], [rated(A, 2_500_000), B], BY, 100.0)
@@ -169,14 +169,14 @@ def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
     assert [entry["t"] for entry in History(file).entries()] == [3, 2, 1, 0]
 
 
-def test_who_it_was() -> None:
+def test_the_origin_of_a_change_is_recorded() -> None:
     origin = origin_of("control", Credentials(os.getpid(), os.getuid(), os.getgid()), saved=True)
     assert (origin.uid, origin.pid, origin.saved) == (os.getuid(), os.getpid(), True)
     nobody = origin_of("reload", Credentials(0, 4_000_000_000, 0))
     assert (nobody.user, nobody.login) == (None, None)
 
 
-def test_the_state_directory_is_what_systemd_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_chooses_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     assert state_directory() is None
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/drld:/var/lib/other")

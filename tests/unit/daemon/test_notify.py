@@ -40,7 +40,7 @@ def test_a_state_is_one_datagram(manager: socket.socket) -> None:
     assert told(manager) == ["READY=1"]
 
 
-def test_a_manager_that_is_gone_is_nothing_to_die_of(
+def test_a_missing_service_manager_is_survived(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/nonexistent/notify")
@@ -50,7 +50,7 @@ def test_a_manager_that_is_gone_is_nothing_to_die_of(
     assert told(manager) == []
 
 
-def test_a_manager_that_reads_nothing_keeps_nobody_waiting(
+def test_a_service_manager_that_reads_nothing_delays_nothing(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Policing must not stop when the service manager does: its queue is a few messages long."""
@@ -74,7 +74,7 @@ def test_a_manager_that_reads_nothing_keeps_nobody_waiting(
     assert told(manager) == ["WATCHDOG=1", "READY=1"]
 
 
-def test_a_watchdog_is_told_four_times_in_its_time(
+def test_a_watchdog_hears_four_times_in_its_period(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "20000000")
@@ -86,7 +86,7 @@ def test_a_watchdog_is_told_four_times_in_its_time(
 
 
 @pytest.mark.parametrize(("period", "pid"), [(None, None), ("20000000", "1"), ("soon", None)])
-def test_without_a_watchdog_nothing_is_told(
+def test_without_a_watchdog_nothing_is_sent(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch, period: str | None, pid: str | None
 ) -> None:
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)

@@ -62,7 +62,7 @@ class Stage:
         return [event for event in self.events.after(0) if event["kind"] == "change"]
 
 
-async def test_where_its_client_leaves() -> None:
+async def test_a_change_is_completed_though_its_client_leaves() -> None:
     stage = Stage()
     with stage.enforcer.client:
         await stage.reloader.change_limits(CHANGE, BY)
@@ -74,7 +74,7 @@ async def test_where_its_client_leaves() -> None:
     )
 
 
-def test_where_the_drop_in_cannot_be_put_in_place(tmp_path: Path) -> None:
+def test_a_change_whose_drop_in_cannot_be_written_stays_in_force_unsaved(tmp_path: Path) -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match="the change is in force, but not saved"):
         stage.reloader._save(tmp_path / "gone", CHANGE, CONFIGURATION)

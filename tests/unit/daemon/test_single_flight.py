@@ -36,9 +36,7 @@ def action() -> Action:
     return Action()
 
 
-async def test_who_asked_before_a_run_began_shares_it(
-    action: Action, autojump_clock: object
-) -> None:
+async def test_callers_before_a_run_begins_share_it(action: Action, autojump_clock: object) -> None:
     ask = SingleFlight(action)
     ended: list[float] = []
 
@@ -57,7 +55,9 @@ async def test_who_asked_before_a_run_began_shares_it(
 
 
 @pytest.mark.parametrize(("takes", "rests"), [(0, MIN_PAUSE_S), (60, MAX_PAUSE_S)])
-async def test_the_rest_has_bounds(autojump_clock: object, takes: float, rests: float) -> None:
+async def test_the_pause_between_runs_has_bounds(
+    autojump_clock: object, takes: float, rests: float
+) -> None:
     action = Action(takes)
     ask = SingleFlight(action)
     for _ in range(3):
@@ -86,9 +86,7 @@ async def test_all_who_share_a_run_share_its_error(action: Action, autojump_cloc
     await ask()
 
 
-async def test_a_run_that_was_cancelled_counts_for_nobody(
-    action: Action, autojump_clock: object
-) -> None:
+async def test_a_cancelled_run_counts_for_no_caller(action: Action, autojump_clock: object) -> None:
     ask = SingleFlight(action)
     with trio.move_on_after(0.5):
         await ask()

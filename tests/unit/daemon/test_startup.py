@@ -26,7 +26,7 @@ def test_one_daemon_at_a_time_has_a_name() -> None:
     claim_name(FILE, name).close()
 
 
-def test_a_host_that_has_no_descriptor_has_no_other_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_descriptors_names_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 

@@ -119,7 +119,7 @@ def test_refusals_count_if_they_go_on(reason: str) -> None:
     ("error", "cause"),
     [("EPERM", "firewall"), ("ENETUNREACH", "no route"), ("EMSGSIZE", "MTU"), ("EIO", "EIO")],
 )
-def test_what_the_host_refuses_to_send(error: str, cause: str) -> None:
+def test_errors_of_sending_are_reported(error: str, cause: str) -> None:
     (found,) = fleet.gossip(status(gossip__errors={error: 3}))
     assert found.level is WRONG
     assert cause in found.what

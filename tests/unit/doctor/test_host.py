@@ -48,7 +48,9 @@ def test_the_port(local: bool, pid: int | None, owners: Any, level: Level, word:
         (4, None, [("route to b", WRONG)]),
     ],
 )
-def test_ways(family: int, mtu: int | None, expected: list[tuple[str, Level]]) -> None:
+def test_routes_to_peers_are_judged(
+    family: int, mtu: int | None, expected: list[tuple[str, Level]]
+) -> None:
     assert levels(host.ways([host.Way("b", "::1", family, mtu, "no route")])) == expected
 
 
@@ -92,7 +94,7 @@ def test_iptables() -> None:
     assert levels(host.firewall([chain], 7946)) == [("firewall", WRONG)]
 
 
-def test_a_firewall_that_is_not_there_and_one_that_cannot_be_read() -> None:
+def test_a_missing_and_an_unreadable_firewall_are_reported() -> None:
     assert levels(host.firewall([], 7946)) == [("firewall", OK)]
     assert levels(host.firewall(None, 7946)) == [("firewall", UNSEEN)]
 

@@ -23,7 +23,7 @@ from ...registry_agents import Host, until
 from ...registry_factories import KEYS, address, file_spec, limit, member, registry_spec
 
 
-async def test_a_full_disk_is_said_and_harms_nothing(server: EtcdServer, tmp_path: Path) -> None:
+async def test_a_full_disk_is_logged_and_harms_nothing(server: EtcdServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     host = Host(server, tmp_path, 1, cache=str(tmp_path / "file" / "cache"))
     async with host.running():
@@ -50,7 +50,7 @@ async def test_one_server_of_several_is_enough_and_the_next_takes_over(
     assert caplog.text.count("no etcd") <= 1
 
 
-async def test_what_the_host_refuses_is_refused_alone_and_told(
+async def test_a_limit_that_the_host_refuses_is_refused_alone_and_reported(
     server: EtcdServer, tmp_path: Path
 ) -> None:
     first, second = Host(server, tmp_path, 1), Host(server, tmp_path, 2)
@@ -71,7 +71,7 @@ async def test_what_the_host_refuses_is_refused_alone_and_told(
         await first.reports(problem_count=0)
 
 
-async def test_who_left_takes_its_part_of_the_fleet_as_it_was_while_etcd_is_away(
+async def test_a_limiter_that_left_counts_the_last_known_fleet_while_etcd_is_away(
     server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a fleet that was shut down host by host the last one knew nobody but itself."""
@@ -103,7 +103,7 @@ async def test_who_left_takes_its_part_of_the_fleet_as_it_was_while_etcd_is_away
         await until(lambda: again.spec.members == {"c"})
 
 
-async def test_who_leaves_does_not_wait_for_a_server_that_is_silent(
+async def test_a_leaving_limiter_does_not_wait_for_a_silent_server(
     server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The half of it that is left has to do on a host that is late, too.
@@ -119,7 +119,7 @@ async def test_who_leaves_does_not_wait_for_a_server_that_is_silent(
     assert server.get(KEYS.member("a")) == {}
 
 
-async def test_who_leaves_has_left_though_its_key_changed_in_the_middle(
+async def test_a_limiter_leaves_although_its_key_changes_meanwhile(
     server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a session had asked for when it ended may be done after the next has looked."""
@@ -154,7 +154,7 @@ async def test_a_cache_is_tried_again_when_the_disk_has_room(
         assert path.exists()
 
 
-async def test_who_was_a_member_in_an_earlier_life_leaves_or_says_that_it_cannot(
+async def test_a_member_of_an_earlier_life_leaves_or_reports_that_it_cannot(
     server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Killed, started again while etcd was away, and stopped before it was back."""
@@ -223,7 +223,7 @@ async def test_a_limit_that_the_file_has_no_more_does_not_stay_in_a_fleets_place
         assert host.spec.limits == (other,)
 
 
-async def test_what_cannot_be_used_is_logged_once(
+async def test_unusable_records_are_logged_once(
     server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = Host(server, tmp_path, 1)
@@ -239,7 +239,7 @@ async def test_what_cannot_be_used_is_logged_once(
     assert "etcd /drld/f/limits/1: rate: must be a rate such as" in line
 
 
-async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(
+async def test_a_reload_changes_the_interval_of_limits_without_their_own(
     server: EtcdServer, tmp_path: Path
 ) -> None:
     """As a restart does: else two limiters of one file differ."""
@@ -265,7 +265,7 @@ async def test_a_reload_changes_the_interval_of_limits_that_do_not_say_theirs(
         await until(lambda: intervals()[3:] == [100_000_000])
 
 
-def test_a_host_that_refuses_a_thousand_limits_counts_who_joins() -> None:
+def test_a_host_that_refuses_a_thousand_limits_counts_newcomers() -> None:
     """`applied` is what they wait for."""
     limits = {KEYS.limit(number): "no interface" for number in range(1, 1101)}
     alive = read_alive(write_alive(KEYS, address(1), 7, limits), KEYS.alive("a"))
@@ -275,7 +275,7 @@ def test_a_host_that_refuses_a_thousand_limits_counts_who_joins() -> None:
     assert (alive.applied, len(alive.uncounted)) == (0, 1000)
 
 
-async def test_who_may_have_more_problems_than_it_knows_says_that_it_counts_nobody(
+async def test_a_limiter_with_unknown_problems_acknowledges_no_member(
     server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "MAX_PROBLEMS", 3)

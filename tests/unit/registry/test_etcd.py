@@ -23,7 +23,7 @@ def session(server: EtcdServer, **changes: Any) -> Etcd:
     return Etcd(server.url, registry_spec(**changes))
 
 
-async def test_what_is_put_is_read_page_by_page(
+async def test_written_keys_are_read_page_by_page(
     server: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "PAGE", 3)
@@ -63,7 +63,7 @@ async def test_leases(server: EtcdServer) -> None:
             await etcd.commit({"a": b"1"}, lease=12345)
 
 
-async def test_a_watch_tells_everything_from_a_revision_on(server: EtcdServer) -> None:
+async def test_a_watch_reports_every_change_after_a_revision(server: EtcdServer) -> None:
     told: list[Event] = []
     async with session(server) as etcd, trio.open_nursery() as nursery:
         revision = await etcd.commit({KEYS.limit(1): b"1"})
@@ -79,7 +79,7 @@ async def test_a_watch_tells_everything_from_a_revision_on(server: EtcdServer) -
     }
 
 
-async def test_a_long_history_is_known_as_far_as_it_was_told(server: EtcdServer) -> None:
+async def test_a_long_history_is_known_up_to_its_last_event(server: EtcdServer) -> None:
     """etcd tells 1,000 revisions at once, with its last one in the header."""
     registry, seen = known(), []
 
@@ -97,7 +97,7 @@ async def test_a_long_history_is_known_as_far_as_it_was_told(server: EtcdServer)
     assert all(rate == 1000 * (revision - 1) for revision, rate in seen)
 
 
-async def test_a_watch_of_a_compacted_history_says_so(server: EtcdServer) -> None:
+async def test_a_watch_of_a_compacted_history_is_an_error(server: EtcdServer) -> None:
     async with session(server) as etcd:
         for _ in range(5):
             await etcd.commit({KEYS.limit(1): b"1"})

@@ -37,7 +37,7 @@ def test_members_are_peers_and_limits_are_limits() -> None:
     assert not problems
 
 
-def test_who_has_not_joined_says_so() -> None:
+def test_a_limiter_that_has_not_joined_shows_it() -> None:
     assert not merged(fleet(b=member(2))).spec.joined
     assert not merged(fleet(a=member(1, joined=False))).spec.joined
 
@@ -80,7 +80,7 @@ def test_a_peer_of_the_file_may_have_registered() -> None:
     assert "unique, but drld.toml (peer[1].address)" in problems[KEYS.member("d")]
 
 
-def test_nobody_has_our_address_and_nobody_the_same() -> None:
+def test_no_two_members_have_one_address() -> None:
     spec, problems = merged(fleet(b=member(2), c=member(2), d=member(1)))
     assert [peer.name for peer in spec.peers] == ["b"]
     assert "unique, but etcd /drld/f/members/b is the same" in problems[KEYS.member("c")]
@@ -106,7 +106,7 @@ def test_interfaces_have_the_names_of_the_host() -> None:
     assert [match_of(found).interface for found in merged(registry).spec.limits] == ["eth1", "eth0"]
 
 
-def test_shares_may_name_who_is_no_member_and_leave_out_who_is() -> None:
+def test_shares_may_name_strangers_and_leave_out_members() -> None:
     spec, problems = merged(fleet(b=member(2), limit1=limit(1, shares={"a": 0.5, "gone": 0.5})))
     assert spec.limits[0].policy.shares == {"a": 0.5, "gone": 0.5}
     assert not problems

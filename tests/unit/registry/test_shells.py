@@ -45,13 +45,13 @@ class Host:
 names_them = pytest.mark.parametrize("names", [False, True], ids=["unnamed", "named"])
 
 
-async def test_what_is_in_force_already_is_left_alone() -> None:
+async def test_limits_already_in_force_are_left_alone() -> None:
     host = Host()
     assert await take_over(limiter_spec(BAD), limiter_spec(BAD), host) == (limiter_spec(BAD), {})
     assert host.specs == []
 
 
-async def test_what_the_host_takes_is_taken_over_at_once() -> None:
+async def test_limits_that_the_host_accepts_come_into_force_at_once() -> None:
     host = Host()
     new = limiter_spec(GOOD, LATER, peers=("b", "c"))
     assert await take_over(limiter_spec(GOOD), new, host) == (new, {})
@@ -115,7 +115,7 @@ async def test_as_many_come_into_force_as_there_is_room_for() -> None:
     assert len(refused) == 5
 
 
-async def test_what_is_in_force_and_refused_now_lets_no_other_be_blamed() -> None:
+async def test_a_limit_in_force_that_is_refused_now_blames_no_other() -> None:
     """Say its interface is gone: whoever adds limits learns what is the matter."""
     host = Host(names=True)
     old = limiter_spec(BAD)
@@ -124,7 +124,7 @@ async def test_what_is_in_force_and_refused_now_lets_no_other_be_blamed() -> Non
     assert (len(refused), host.tries) == (61, 2)
 
 
-async def test_what_is_in_force_and_refused_now_keeps_no_member_back() -> None:
+async def test_a_limit_in_force_that_is_refused_now_delays_no_member() -> None:
     """Who joins waits for those that have not counted him, whatever became of an interface."""
     old = limiter_spec(BAD, GOOD)
     new = limiter_spec(BAD, LATER, peers=("b", "c"))
@@ -157,7 +157,7 @@ REMEMBERED = Remembered(
 )
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_cache_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "cache"
     cache.save(str(path), KEYS, REMEMBERED)
     assert cache.load(str(path), KEYS) == REMEMBERED

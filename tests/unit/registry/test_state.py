@@ -93,7 +93,7 @@ def test_only_values_that_have_changed_are_read_again() -> None:
     assert registry.problems.keys() == {TWO}
 
 
-def test_events_change_it() -> None:
+def test_events_change_the_state() -> None:
     registry = following({C: member(3), TWO: limit(2)}, {B: None, ONE: None})
     assert registry.members.keys() == {"a", "c"}
     assert registry.limits.keys() == {2}
@@ -203,7 +203,7 @@ def test_a_bad_value_that_is_deleted_is_no_problem_any_more() -> None:
 # What is gone
 
 
-def test_who_deletes_everything_makes_nobody_forget_anything() -> None:
+def test_deleting_all_keys_makes_no_limiter_forget() -> None:
     registry = following({KEYS.fleet: None, ONE: None, A: None, B: None})
     assert registry.members.keys() == {"a", "b"}
     assert registry.limits.keys() == {1}
@@ -262,7 +262,7 @@ def test_a_registry_that_went_back_in_time_takes_nothing_away() -> None:
     assert [key for key, _ in registry.restoration()] == [ONE, C]
 
 
-def test_who_was_removed_while_we_were_away_is_gone() -> None:
+def test_a_member_removed_during_an_outage_is_gone() -> None:
     registry = following()
     resync(registry, 20, {KEYS.fleet: FLEET.encode(), A: member(1), ONE: limit(1)})
     assert registry.members.keys() == {"a"}
@@ -275,7 +275,7 @@ def test_a_registry_without_a_readable_identity_takes_nothing_away() -> None:
     assert not registry.founding
 
 
-def test_a_fleet_is_founded_by_who_finds_nothing() -> None:
+def test_the_first_limiter_founds_the_fleet() -> None:
     registry = known()
     registry.resync([], 1)
     assert registry.founding
@@ -287,7 +287,7 @@ def test_a_fleet_is_founded_by_who_finds_nothing() -> None:
 # Registration
 
 
-def test_who_joins_waits_until_all_count_it() -> None:
+def test_a_newcomer_waits_until_all_members_count_it() -> None:
     registry = following(name="c")
     ours, revision = wanted(registry, 1_800_000_000)
     assert (ours.joined, ours.since, revision) == (False, 1_800_000_000, 0)
@@ -306,7 +306,7 @@ def test_who_joins_waits_until_all_count_it() -> None:
     assert (registry.joined, registry.registration(0)) == (True, None)
 
 
-def test_who_is_alone_is_joined_at_once() -> None:
+def test_a_limiter_alone_joins_at_once() -> None:
     registry = known()
     registry.resync([], 1)
     registry.apply([Event(A, member(1, joined=False), 2)])
@@ -322,14 +322,14 @@ def test_a_restart_finds_itself_joined() -> None:
     assert registry.limits.keys() == {1}
 
 
-def test_a_limiter_that_moved_joins_anew() -> None:
+def test_a_limiter_with_another_address_joins_again() -> None:
     registry = following(name="b")
     assert not registry.joined
     ours, revision = wanted(registry, 7)
     assert (ours.address, ours.joined, revision) == (("127.0.0.1", 7946), False, 10)
 
 
-def test_who_was_removed_joins_anew() -> None:
+def test_a_removed_limiter_joins_again() -> None:
     registry = following({A: None})
     assert not registry.joined
     ours, revision = wanted(registry)
@@ -343,7 +343,7 @@ def test_garbage_in_our_own_key_is_replaced() -> None:
     assert (ours.joined, revision) == (True, 11)
 
 
-def test_what_is_acknowledged_of_one_registry_is_not_of_another() -> None:
+def test_an_acknowledgement_belongs_to_one_registry() -> None:
     registry = following({C: member(3, joined=False)}, name="c")
     registry.acknowledge("a", 1000)
     registry.acknowledge("b", 1000)
@@ -363,7 +363,7 @@ def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert registry.members["c"].value.address == ("127.0.0.5", 7946)
 
 
-def test_who_has_left_while_we_were_away_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_that_left_during_an_outage_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = following()
     monkeypatch.setattr(state, "MAX_MEMBERS", 2)
     there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), C: member(3)}
@@ -388,7 +388,7 @@ def test_the_number_of_problems_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert registry.rejected == 20
 
 
-def test_who_came_and_left_while_a_fleet_was_founded_is_not_put_again() -> None:
+def test_a_limiter_that_left_during_the_founding_is_not_registered_again() -> None:
     """All of it is told at once to a limiter that has read an empty registry."""
     registry = known("b", 2)
     registry.resync([], 1)

@@ -65,7 +65,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
         server.kill()
 
 
-async def test_who_is_told_what(secured: Secured, tmp_path: Path) -> None:
+async def test_refusals_name_the_wrong_certificate(secured: Secured, tmp_path: Path) -> None:
     url = secured.server.url
     async with Etcd(url, registry_spec(**secured.options())) as etcd:
         assert await etcd.commit({"a": b"1"}) is not None

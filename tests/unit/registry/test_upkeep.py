@@ -59,7 +59,7 @@ async def watching(registry: Registry, etcd: FakeEtcd) -> AsyncIterator[Upkeep]:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
+async def test_a_removed_limiter_that_returns_is_away_since_its_removal(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     registry, etcd = known("a"), FakeEtcd()
@@ -74,7 +74,7 @@ async def test_who_was_removed_by_others_and_came_back_is_away_since_then(
         assert Z in etcd.removed
 
 
-async def test_who_stood_still_does_not_know_who_was_away_meanwhile(
+async def test_a_limiter_that_stood_still_does_not_know_absences_meanwhile(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     etcd = FakeEtcd()

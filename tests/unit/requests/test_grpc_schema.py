@@ -121,7 +121,7 @@ def test_a_request_is_read_as_googles_library_writes_it() -> None:
         (b"\x12\x03\x0a\x05x", "cut off"),
     ],
 )
-def test_what_is_no_message_is_refused(data: bytes, error: str) -> None:
+def test_an_invalid_message_is_refused(data: bytes, error: str) -> None:
     with pytest.raises(InputError, match=error):
         RATE_LIMIT_REQUEST.decode(data)
     if "group" not in error:

@@ -14,7 +14,7 @@ from ...wire import taken
 from .pair import KIND, NO_KEYS, RING, UPDATE, Make, Pair, introduce, received, sealed
 
 
-def test_without_a_session_nothing_is_believed(pair: Pair) -> None:
+def test_without_a_session_no_update_is_believed(pair: Pair) -> None:
     """The other one is answered, and told that it is not known."""
     a, b = pair
     b.update_peers({})
@@ -81,7 +81,7 @@ def test_the_key_in_use_changes_without_a_handshake_or_a_loss(pair: Pair) -> Non
     assert (a.handshakes, a.met, b.met) == (2, 1, 1)
 
 
-def test_on_the_way_to_a_key_both_are_believed(make: Make) -> None:
+def test_both_keys_are_accepted_during_a_change(make: Make) -> None:
     a, b = make("a", ring=NO_KEYS), make("b", ring=NO_KEYS)
     introduce(a, b)
     migrating = KeyRing(RING.keys, use=0, accept_unauthenticated=True)
