@@ -7,6 +7,7 @@ The packets are those of the limiter's namespace itself. A kernel lacks some kin
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -27,21 +28,28 @@ from .topology import Topology, wait_for
 pytestmark = pytest.mark.kernel
 
 KINDS = {
-    "bridge": ["link add px9 type bridge", "link set px0 master px9"],
-    "vlan": ["link add link px0 name px9 type vlan id 5"],
-    "bond": ["link add px9 type bond", "link set px0 down", "link set px0 master px9"],
-    "macvlan": ["link add link px0 name px9 type macvlan"],
-    "wireguard": ["link add px9 type wireguard"],
+    "bridge": ["link add {upper} type bridge", "link set {lower} master {upper}"],
+    "vlan": ["link add link {lower} name {upper} type vlan id 5"],
+    "bond": [
+        *("link add {upper} type bond", "link set {lower} down"),
+        "link set {lower} master {upper}",
+    ],
+    "macvlan": ["link add link {lower} name {upper} type macvlan"],
+    "wireguard": ["link add {upper} type wireguard"],
 }
-"""How an interface px9 is made, which lies on px0 or, a tunnel, on none."""
+"""Commands that make an interface, which lies on another or, if it is a tunnel, on none."""
 PAIR = ["link add px0 type veth peer name qx0"]
+ON_NONE = ("wireguard",)
+
+HALF = 50
+"""Half of the interfaces of a host with many containers."""
 
 
 def _has(kind: str) -> bool:
     """Whether this kernel has interfaces of this kind, tried in a namespace of its own."""
     done = subprocess.run(
         ["unshare", "--net", "ip", "-batch", "-"],
-        input="\n".join(PAIR + KINDS[kind]),
+        input="\n".join(PAIR + on_top(kind, 9, 0)),
         capture_output=True,
         text=True,
         check=False,
@@ -75,7 +83,13 @@ def ip(topology: Topology, *commands: str) -> None:
 
 def make(number: int) -> list[str]:
     """Commands that make an interface px<number>."""
-    return [f"link add px{number} type veth peer name qx{number}", f"link set qx{number} up"]
+    made = f"link add px{number} group {group(number)} type veth peer name qx{number}"
+    return [made, f"link set qx{number} up"]
+
+
+def group(number: int) -> int:
+    """The group of the interface px<number>; the kernel removes all of a group in one step."""
+    return 1 + number // HALF
 
 
 def address(number: int) -> list[str]:
@@ -87,9 +101,17 @@ def address(number: int) -> list[str]:
     ]
 
 
+def on_top(kind: str, upper: int, lower: int) -> list[str]:
+    """Commands that make the interface px<upper> of this kind on px<lower>."""
+    return [each.format(upper=f"px{upper}", lower=f"px{lower}") for each in KINDS[kind]]
+
+
 def remove(topology: Topology) -> None:
-    for number in (9, 1, 0):
-        topology.run("limiter", "ip", "link", "del", f"px{number}", check=False)
+    """Bridges, bonds and tunnels stay when the interfaces below them go, and are removed by name."""
+    names = topology.within("limiter", lambda: [name for _, name in socket.if_nameindex()])
+    commands = [f"link del group {each}" for each in (group(0), group(HALF))]
+    commands += [f"link del {name}" for name in names if name.startswith(("px", "other"))]
+    topology.run("limiter", "ip", "-force", "-batch", "-", stdin="\n".join(commands), check=False)
 
 
 def send(topology: Topology, number: int, packets: int) -> None:
@@ -104,6 +126,19 @@ def settled(datapath: RemoteDatapath, *hooks: str) -> None:
     if isinstance(datapath, RemoteKernelDatapath):
         wanted = f"on {', '.join(hooks) or 'no interface'}"
         assert wait_for(datapath.reason, lambda said: said.endswith(wanted)).endswith(wanted)
+
+
+def attached_to(datapath: RemoteDatapath, count: int) -> None:
+    """Wait until the kernel datapath is on so many interfaces; it names the first few of them."""
+
+    def interfaces(said: str) -> int:
+        _, named = said.split(" on ", 1)
+        more = re.search(r" and (\d+) more$", named)
+        return named.count("px") + (int(more[1]) if more else 0)
+
+    if isinstance(datapath, RemoteKernelDatapath):
+        said = wait_for(datapath.reason, lambda said: interfaces(said) == count)
+        assert interfaces(said) == count
 
 
 def test_interfaces_of_a_pattern_come_and_go(topology: Topology, datapath: RemoteDatapath) -> None:
@@ -131,10 +166,49 @@ def test_interfaces_of_a_pattern_come_and_go(topology: Topology, datapath: Remot
     datapath.detach()
 
 
+def test_a_hundred_interfaces_come_and_go(topology: Topology, datapath: RemoteDatapath) -> None:
+    """The first half stays, while the second is replaced by others of the same names."""
+    datapath.attach((limit(1, "px*", "10.95.0.0/16", protocol=UDP_NUMBER), UNLIMITED))
+    everyone, second = range(2 * HALF), range(HALF, 2 * HALF)
+    sent = 0
+    for coming in (everyone, second):
+        ip(topology, *(command for each in coming for command in make(each) + address(each)))
+        attached_to(datapath, 2 * HALF)
+        for number in everyone:
+            send(topology, number, 2)
+        sent += 4 * HALF
+        assert datapath.wait(1, sent).arrived_packets == sent
+        ip(topology, f"link del group {group(HALF)}")
+        attached_to(datapath, HALF)
+    datapath.detach()
+
+
+def test_fifty_interfaces_on_fifty_others_count_each_packet_once(
+    topology: Topology, kind: str
+) -> None:
+    """One way to attach serves: which interfaces a pattern stands for does not depend on it."""
+    datapath = RemoteKernelDatapath(topology.names["limiter"], "lim1", WAYS[-1])
+    try:
+        datapath.attach((limit(1, "px*", "10.95.0.0/16", protocol=UDP_NUMBER), UNLIMITED))
+        pairs = [(number + HALF, number) for number in range(HALF)]
+        made = [
+            [*make(lower), *on_top(kind, upper, lower), f"link set px{lower} up", *address(upper)]
+            for upper, lower in pairs
+        ]
+        ip(topology, *(command for commands in made for command in commands))
+        attached_to(datapath, 2 * HALF if kind in ON_NONE else HALF)
+        for upper, _ in pairs:
+            send(topology, upper, 2)
+        assert datapath.wait(1, 2 * HALF).arrived_packets == 2 * HALF
+    finally:
+        datapath.kill()
+        remove(topology)
+
+
 def test_a_packet_that_crosses_two_interfaces_of_a_pattern_counts_once(
     topology: Topology, datapath: RemoteDatapath, kind: str
 ) -> None:
-    ip(topology, *make(0), *KINDS[kind], "link set px0 up", *address(9))
+    ip(topology, *make(0), *on_top(kind, 9, 0), "link set px0 up", *address(9))
     datapath.attach((limit(1, "px*", "10.95.9.2", protocol=UDP_NUMBER), UNLIMITED))
     below = ["px0 out"] if kind != "wireguard" else ["px0 out", "px9 out"]
     settled(datapath, *below)
@@ -143,7 +217,7 @@ def test_a_packet_that_crosses_two_interfaces_of_a_pattern_counts_once(
     # A stack that is made while the daemon runs is the same.
     ip(topology, "link del px9")
     settled(datapath, "px0 out")
-    ip(topology, *KINDS[kind], "link set px0 up", *address(9))
+    ip(topology, *on_top(kind, 9, 0), "link set px0 up", *address(9))
     settled(datapath, *below)
     send(topology, 9, 5)
     assert datapath.wait(1, 10).arrived_items == 10
