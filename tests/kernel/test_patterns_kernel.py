@@ -107,7 +107,7 @@ def on_top(kind: str, upper: int, lower: int) -> list[str]:
 
 
 def remove(topology: Topology) -> None:
-    """Bridges, bonds and tunnels stay when the interfaces below them go, and are removed by name."""
+    """Bridges, bonds and tunnels outlive the interfaces below them: they are removed by name."""
     names = topology.within("limiter", lambda: [name for _, name in socket.if_nameindex()])
     commands = [f"link del group {each}" for each in (group(0), group(HALF))]
     commands += [f"link del {name}" for name in names if name.startswith(("px", "other"))]
