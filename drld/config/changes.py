@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,8 +89,14 @@ class Configuration:
             ConfigError: one limit has the name and another the id, or the limits cannot be used
                 then, or it cannot be saved.
         """
-        layer = Layer("", self._tables(change))
-        asked = self.files.spec(self._layer(), layer)
+        problems = Problems("")
+        layer = Layer("", self._tables(change, problems))
+        try:
+            asked = self.files.spec(self._layer(), layer)
+        except ConfigError as error:
+            problems.lines += error.problems
+        if problems.lines:
+            raise ConfigError(problems.lines)
         after = self._saving(layer) if change.save else self._keeping(layer)
         files = _by_id(after.saved.limits)
         limits = tuple(it if it != files.get(it.id) else files[it.id] for it in asked.limits)
@@ -138,46 +145,55 @@ class Configuration:
         source = str(self.drop_in)
         return next((it for it in self.files.drop_ins if it.source == source), Layer(source, []))
 
-    def _tables(self, change: Change) -> list[Any]:
-        """The tables of a layer that makes the change."""
-        problems = Problems("")
+    def _tables(self, change: Change, problems: Problems) -> list[Any]:
+        """The tables of a layer that makes the change, without the keys that have `problems`."""
         if change.verb == "add":
             given_out = self._given_out()
-            made = [
+            return [
                 self._added(["limit", index], table, given_out, problems)
                 for index, table in enumerate(change.tables)
             ]
-        else:
-            names = self._find(change.limit)
-            made = [{**names, REMOVE: True}]
-            if change.verb == "set":
-                (table,) = change.tables
-                for key in ("id", REMOVE):
-                    if key in table:
-                        problems.add(["limit", 0, key], "cannot be set: add or remove the limit")
-                there = _ids(self.document()).get(names["id"], {}) if "overrides" in table else {}
-                made = [{**names, **edited(there, table)}]
-        if problems.lines:
-            raise ConfigError(problems.lines)
-        return made
+        names = self._find(change.limit)
+        if change.verb == "remove":
+            return [{**names, REMOVE: True}]
+        (table,) = change.tables
+        keys = dict(table)
+        for key in ("id", REMOVE):
+            if key in keys:
+                del keys[key]
+                problems.add(["limit", 0, key], "cannot be set: add or remove the limit")
+        there = _ids(self.document()).get(names["id"], {}) if "overrides" in keys else {}
+        return [{**names, **edited(there, keys)}]
 
     def _added(
         self, where: list[int | str], table: Any, given_out: set[int], problems: Problems
     ) -> Any:
-        """A table to add, with its id."""
+        """A table to add, with its id: a free one in place of none, or of one with a mistake."""
         if not isinstance(table, dict):
             return table
+        table = dict(table)
         if REMOVE in table:
+            del table[REMOVE]
             problems.add([*where, REMOVE], "unknown key")
-        if "id" not in table:
-            if self.in_force.peers or self.in_force.registry is not None:
-                problems.add([*where, "id"], "is required: one that is free at all limiters")
-            free = next(number for number in range(1, 1 << 16) if number not in given_out)
-            table = {"id": free, **table}
-        elif id_of(table) in given_out:
-            problems.refuse([*where, "id"], table["id"], "one that no limit has or had")
-        given_out |= {id_of(table) or 0}
-        return table
+        limit_id = id_of(table)
+        if limit_id is None or limit_id in given_out:
+            free = _free(given_out)
+            self._check_id(where, table, free, problems)
+            limit_id = free
+        given_out.add(limit_id)
+        return {**table, "id": limit_id}
+
+    def _check_id(
+        self, where: list[int | str], table: Table, free: int, problems: Problems
+    ) -> None:
+        """Add the mistake of a table to add whose id is missing, bad or given out."""
+        place = [*where, "id"]
+        if "id" in table:
+            sound = id_of(table) is not None
+            allowed = "one that no limit has or had" if sound else "an integer from 1 to 65535"
+            problems.refuse(place, table["id"], allowed)
+        elif self.in_force.peers or self.in_force.registry is not None:
+            problems.add(place, f"is required: one that is free at all limiters, such as {free}")
 
     def _given_out(self) -> set[int]:
         """All ids that the files name, those of removed limits too, and those in force."""
@@ -247,6 +263,11 @@ class Configuration:
 
 
 _NAMES = ("id", "name")
+
+
+def _free(given_out: set[int]) -> int:
+    """The smallest id that no limit has or had; beyond the largest id if all were given out."""
+    return next(number for number in count(1) if number not in given_out)
 
 
 def _source(layer: Layer) -> str:

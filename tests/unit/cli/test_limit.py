@@ -96,9 +96,13 @@ async def test_refusals(control: Path, tmp_path: Path) -> None:
     assert said == (
         "drlctl: limit[0].mode: must be 'enforce', 'shadow' or 'pause' (got 'monitor')\n"
     )
-    options = ("--name", "b", "--rate", "1mbit", "--out", "eth1")
-    said = refused(await drlctl(control, "limit", "add", *options))
-    assert said == "drlctl: limit[0].id: is required: one that is free at all limiters\n"
+    options = ("--name", "b", "--rate", "fast", "--out", "eth1")
+    result = await drlctl(control, "limit", "add", *options)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "drlctl: limit[0].id: is required: one that is free at all limiters, such as 2\n"
+        "limit[0].rate: must be a rate such as \"10mbit\" (got 'fast')\n"
+    )
     said = refused(await drlctl(control, "limit", "remove", "nix"))
     assert said == "drlctl: the daemon refuses: no limit is named 'nix'\n"
     said = refused(await drlctl(control, "limit", "add", tmp_path / "none.toml"))

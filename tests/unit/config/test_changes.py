@@ -197,12 +197,10 @@ def test_the_last_saved_change_can_be_taken_back(host: Host) -> None:
 
 def test_ids_are_not_given_out_twice(host: Host) -> None:
     host.remove("a")
-    for taken in (NEW | {"id": 1}, NEW):
-        expected = 1 if taken["id"] == 1 else 7
-        if expected == 7:
-            host.add(taken)
-        free = f"limit[0].id: must be one that no limit has or had (got {expected})"
-        assert host.refusal(Change("add", [taken])) == [free]
+    host.add(NEW)
+    for taken in (1, 7):
+        free = f"limit[0].id: must be one that no limit has or had (got {taken})"
+        assert host.refusal(Change("add", [{**NEW, "id": taken, "name": "c"}])) == [free]
     twice = [{**NEW, "id": 9, "name": "c"}, {**NEW, "id": 9, "name": "d"}]
     (line,) = host.refusal(Change("add", twice))
     assert line == "limit[1].id: must be one that no limit has or had (got 9)"
@@ -210,8 +208,17 @@ def test_ids_are_not_given_out_twice(host: Host) -> None:
 
 def test_in_a_fleet_an_id_is_required_and_alone_the_first_free_one_is_taken(host: Host) -> None:
     nameless = {key: NEW[key] for key in ("name", "rate", "match")}
-    required = "limit[0].id: is required: one that is free at all limiters"
+    required = "limit[0].id: is required: one that is free at all limiters, such as 2"
     assert host.refusal(Change("add", [nameless])) == [required]
+    wrong = {"name": "b", "rato": 3, "mode": "off", "match": {"out": "eth1"}}
+    assert host.refusal(Change("add", [wrong, {**nameless, "id": 1, "rate": "fast"}])) == [
+        required,
+        "limit[1].id: must be one that no limit has or had (got 1)",
+        "limit[0].rate: is required",
+        "limit[0].mode: must be 'enforce', 'shadow' or 'pause' (got 'off')",
+        'limit[0].rato: unknown key; did you mean "rate"?',
+        "limit[1].rate: must be a rate such as \"10mbit\" (got 'fast')",
+    ]
     alone = GOOD[: GOOD.index("[[peer]]")] + GOOD[GOOD.index("[[limit]]") :]
     host.file.write_text(alone)
     host.restart()
@@ -236,8 +243,11 @@ def test_in_a_fleet_an_id_is_required_and_alone_the_first_free_one_is_taken(host
             'limit[0].rato: unknown key; did you mean "rate"?',
         ),
         (Change("add", [3]), "limit[0]: must be a table (got 3)"),
-        (Change("add", [{"id": "7"}]), "limit[0].id: must be an integer from 1 to 65535 (got '7')"),
-        (Change("add", [{"id": 7, "remove": True}]), "limit[0].remove: unknown key"),
+        (
+            Change("add", [{**NEW, "id": "7"}]),
+            "limit[0].id: must be an integer from 1 to 65535 (got '7')",
+        ),
+        (Change("add", [{**NEW, "remove": None}]), "limit[0].remove: unknown key"),
         (
             Change("set", [{"shares": {"lim1": 1}}], "a"),
             "limit[0].shares: must name every limiter of the fleet (missing: lim2)",
