@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import trio
 
+from drld.config.layers import id_of
 from drld.config.overrides import edited
 from drld.config.problems import must_be
 from drld.errors import ConfigError, RegistryError
@@ -88,21 +89,21 @@ class Fleet:
         changes: dict[str, bytes | None] = {}
         where: dict[str, int] = {}
         ids: list[int] = []
+        problems: list[str] = []
         for index, given in enumerate(tables):
             what = f"limit[{index}]"
             table = dict(given) if isinstance(given, dict) else given
-            if isinstance(table, dict) and "id" not in table:
-                table["id"] = _free(given_out)
-            spec = self._validated(table, what)
-            if spec.id in ids:
-                raise ConfigError([f"{what}.id: {must_be('unique, but another has it', spec.id)}"])
-            if spec.id in given_out:
-                state = "has it; `drlctl limit set` changes it" if spec.id in standing else "had it"
-                new = (
-                    f"one that was never given out, but {source(self.keys.limit(spec.id))} {state}"
-                )
-                raise ConfigError([f"{what}.id: {must_be(new, spec.id)}"])
-            self._check_name(spec, what, names)
+            if isinstance(table, dict):
+                if "id" not in table:
+                    table["id"] = _free(given_out)
+                if (limit_id := id_of(table)) in given_out:
+                    problems.append(f"{what}.id: {self._taken(limit_id, ids, standing)}")
+                problems += self._clash(table, what, names)
+            try:
+                spec = self._validated(table, what)
+            except ConfigError as error:
+                problems += error.problems
+                continue
             key = self.keys.limit(spec.id)
             changes[key] = written(table)
             used = self.keys.given_out(spec.id)
@@ -112,6 +113,8 @@ class Fleet:
             names[spec.name] = spec.id
             given_out.add(spec.id)
             ids.append(spec.id)
+        if problems:
+            raise ConfigError(problems)
         return ids, await self._commit(changes, where)
 
     async def set_limit(self, wanted: str, keys: Mapping[str, Any]) -> tuple[int, int]:
@@ -128,9 +131,14 @@ class Fleet:
         key, held = self.keys.limit(limit_id), registry.limits.get(limit_id)
         there_is = parsed(held.raw, key) if held else {}
         table = {**there_is, **edited(there_is, keys), "id": limit_id}
-        spec = self._validated(table, "limit[0]")
         others = {it.value.name: other for other, it in registry.limits.items()}
-        self._check_name(spec, "limit[0]", others)
+        problems = self._clash(table, "limit[0]", others)
+        try:
+            self._validated(table, "limit[0]")
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(problems)
         return limit_id, await self._commit({key: written(table)}, {key: there[key]})
 
     async def remove_limit(self, wanted: str) -> tuple[int, int]:
@@ -229,11 +237,22 @@ class Fleet:
                 [f"{what}.{line.removeprefix(begin)}" for line in error.problems]
             ) from None
 
-    def _check_name(self, spec: LimitSpec, what: str, names: Mapping[str, int]) -> None:
-        other = names.get(spec.name)
-        if other is not None and other != spec.id:
-            unique = f"unique, but {source(self.keys.limit(other))} has it"
-            raise ConfigError([f"{what}.name: {must_be(unique, spec.name)}"])
+    def _taken(self, limit_id: int, added: Collection[int], standing: Collection[int]) -> str:
+        """The mistake that a limit to add has the id of another, which may be gone."""
+        if limit_id in added:
+            return must_be("unique, but another has it", limit_id)
+        state = "has it; `drlctl limit set` changes it" if limit_id in standing else "had it"
+        other = source(self.keys.limit(limit_id))
+        return must_be(f"one that was never given out, but {other} {state}", limit_id)
+
+    def _clash(self, table: Mapping[str, Any], what: str, names: Mapping[str, int]) -> list[str]:
+        """The mistake that a table has the name of another limit, or none."""
+        name = table.get("name")
+        other = names.get(name) if isinstance(name, str) else None
+        if other is None or other == table["id"]:
+            return []
+        unique = f"unique, but {source(self.keys.limit(other))} has it"
+        return [f"{what}.name: {must_be(unique, name)}"]
 
     async def _commit(self, changes: Mapping[str, bytes | None], where: Mapping[str, int]) -> int:
         fleet = self.keys.fleet

@@ -104,10 +104,10 @@ def test_limits_from_a_file(operator: Operator) -> None:
     assert (second["excess"], second["weights"]) == ("mark", {"l1": 2})
     assert operator.output(*REMOVE, "9").startswith("limit 9 removed, revision ")
     assert operator.output(*ADD, *OPTIONS, "--excess", "mark").startswith("limit 2, ")
-    said = operator.refusal(*ADD, *OPTIONS, "--id", "9")
-    assert said == (
+    assert operator.refusal(*ADD, *OPTIONS, "--id", "9") == (
         "drlctl: limit[0].id: must be one that was never given out, but etcd "
         "/drld/f/limits/9 had it (got 9)\n"
+        "limit[0].name: must be unique, but etcd /drld/f/limits/2 has it (got 'c')\n"
     )
 
 
@@ -125,18 +125,17 @@ def test_a_limit_that_is_named_like_another_s_id_is_not_guessed(operator: Operat
 def test_keys_of_a_limit_change_and_the_others_stay(operator: Operator) -> None:
     operator.output(*ADD, operator.file("limits.toml", LIMITS))
     assert operator.output(*SET, "b", "--rate", "3mbit").startswith("limit 9, revision ")
-    assert operator.output("limit", "pause", "9", "--fleet").startswith("limit 9, revision ")
-    (shown,) = json.loads(operator.output(*SHOW, "b", "--json"))["limits"]
-    assert (shown["rate"], shown["mode"], shown["excess"]) == ("3mbit", "pause", "mark")
-    assert operator.output("limit", "enforce", "b", "--fleet").startswith("limit 9, revision ")
+    for mode in ("shadow", "pause", "enforce"):
+        assert operator.output("limit", mode, "9", "--fleet").startswith("limit 9, revision ")
+        (shown,) = json.loads(operator.output(*SHOW, "b", "--json"))["limits"]
+        assert (shown["rate"], shown["mode"], shown["excess"]) == ("3mbit", mode, "mark")
+        said = operator.refusal("limit", mode, "c", "--fleet")
+        assert said == "drlctl: fleet f has no limit 'c'\n"
     assert len(operator.output(*SHOW, "9").splitlines()) == 2
-    said = operator.refusal(*SET, "b", "--name", "a")
-    assert (
-        said
-        == "drlctl: limit[0].name: must be unique, but etcd /drld/f/limits/1 has it (got 'a')\n"
+    assert operator.refusal(*SET, "b", "--name", "a", "--rate", "fast") == (
+        "drlctl: limit[0].name: must be unique, but etcd /drld/f/limits/1 has it (got 'a')\n"
+        "limit[0].rate: must be a rate such as \"10mbit\" (got 'fast')\n"
     )
-    said = operator.refusal(*SET, "b", "--rate", "fast")
-    assert said.startswith("drlctl: limit[0].rate: must be a rate")
     assert operator.refusal(*SET, "c", "--rate", "1mbit") == "drlctl: fleet f has no limit 'c'\n"
     assert operator.refusal(*SHOW, "c") == "drlctl: the fleet has no limit 'c'\n"
     assert operator.drlctl(*SET, "b").exit_code == 2
@@ -146,10 +145,24 @@ def test_keys_of_a_limit_change_and_the_others_stay(operator: Operator) -> None:
 
 
 def test_all_of_a_file_or_nothing(operator: Operator) -> None:
-    bad = operator.file("bad.toml", LIMITS.replace('"2mbit"', '"fast"'))
-    assert (
-        "drlctl: limit[1].rate: must be a rate such as \"10mbit\" (got 'fast')"
-        in operator.refusal(*ADD, bad)
+    operator.etcd.put(KEYS.limit(9), limit(9, name="x"))
+    operator.etcd.put(KEYS.given_out(9), "{}")
+    wrong = LIMITS.replace('"2mbit"', '"fast"').replace('"b"', '"a"').replace('"1mbit"', '"slow"')
+    assert operator.refusal(*ADD, operator.file("bad.toml", wrong.replace("mode", "mod"))) == (
+        "drlctl: limit[0].rate: must be a rate such as \"10mbit\" (got 'slow')\n"
+        "limit[1].id: must be one that was never given out, but etcd /drld/f/limits/9 has it; "
+        "`drlctl limit set` changes it (got 9)\n"
+        "limit[1].rate: must be a rate such as \"10mbit\" (got 'fast')\n"
+        'limit[1].mod: unknown key; did you mean "mode"?\n'
+    )
+    operator.output(*REMOVE, "9")
+    twice = (
+        LIMITS.replace('"b"', '"a"')
+        .replace("id = 9", "id = 1")
+        .replace("[[limit]]", "[[limit]]\nid = 1", 1)
+    )
+    assert operator.refusal(*ADD, operator.file("twice.toml", twice)) == (
+        "drlctl: limit[1].id: must be unique, but another has it (got 1)\n"
     )
     twice = operator.file("twice.toml", LIMITS.replace('"b"', '"a"'))
     assert "limit[1].name: must be unique" in operator.refusal(*ADD, twice)
