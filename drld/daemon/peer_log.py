@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from drld.engine import GOSSIP, Engine
-from drld.event_throttle import EventThrottle
+from drld.event_throttle import EventThrottle, Passed
 from drld.gossip.health.config_digest import ConfigDigest
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
@@ -50,10 +50,12 @@ class PeerLog:
         """The lines to log since the last call."""
         for notice in self._changes(engine, now_ns):
             key = (notice.event["event"], notice.event["subject"])
-            for passed, left_out in self._throttle.admit(key, notice, now_ns):
-                yield passed._replace(text=with_left_out(passed.text, left_out))
-        for passed, left_out in self._throttle.due(now_ns):
-            yield passed._replace(text=with_left_out(passed.text, left_out))
+            yield from map(_summed, self._throttle.admit(key, notice, now_ns))
+        yield from map(_summed, self._throttle.due(now_ns))
+
+    def rest(self) -> Iterator[Notice]:
+        """The sums of the lines that were left out, when the daemon stops."""
+        return map(_summed, self._throttle.rest())
 
     def _changes(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
         yield from self._other_versions(engine.node.transport.other_versions)
@@ -124,6 +126,11 @@ class PeerLog:
             else:
                 self._disagreeing[peer] = limits
                 yield Notice(f"peer {peer} has a different configuration {_where(limits)}", told)
+
+
+def _summed(passed: Passed[Notice]) -> Notice:
+    """A line that states how many were left out before it."""
+    return passed.item._replace(text=with_left_out(passed.item.text, passed.left_out))
 
 
 def _state(peer: str, old: State | None, new: State) -> Mapping[str, Any]:
