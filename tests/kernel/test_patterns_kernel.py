@@ -177,7 +177,7 @@ def test_a_hundred_interfaces_come_and_go(topology: Topology, datapath: RemoteDa
         for number in everyone:
             send(topology, number, 2)
         sent += 4 * HALF
-        assert datapath.wait(1, sent).arrived_packets == sent
+        assert datapath.wait(1, sent).arrived_items == sent
         ip(topology, f"link del group {group(HALF)}")
         attached_to(datapath, HALF)
     datapath.detach()
@@ -199,7 +199,7 @@ def test_fifty_interfaces_on_fifty_others_count_each_packet_once(
         attached_to(datapath, 2 * HALF if kind in ON_NONE else HALF)
         for upper, _ in pairs:
             send(topology, upper, 2)
-        assert datapath.wait(1, 2 * HALF).arrived_packets == 2 * HALF
+        assert datapath.wait(1, 2 * HALF).arrived_items == 2 * HALF
     finally:
         datapath.kill()
         remove(topology)
