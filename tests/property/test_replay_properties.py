@@ -91,8 +91,8 @@ def test_the_verdicts_are_those_of_the_policer(
     counted = policer.read(1)
     (result,) = found.results()
     for name in ("arrived", "forwarded", "dropped", "marked"):
-        for unit in ("packets", "bytes"):
-            assert result[f"{name}_{unit}"] == getattr(counted, f"{name}_{unit}")
+        assert result[f"{name}_packets"] == getattr(counted, f"{name}_items")
+        assert result[f"{name}_bytes"] == getattr(counted, f"{name}_tokens")
 
 
 @pytest.mark.parametrize("allocator", ["static", "fair"])
