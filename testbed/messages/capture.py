@@ -34,7 +34,8 @@ from drld.messages.segments import Segments
 from testbed import netns
 from testbed.crew import crew
 from testbed.errors import DisturbedError, MeasurementError
-from testbed.messages.comparison import SEQUENCES, Comparison, Message, Segment
+from testbed.messages.comparison import Comparison, Message
+from testbed.messages.tcp_segments import SEQUENCES, Segment, captured, parsed
 from testbed.messages.tracer import Tracer
 from testbed.stamps import ANY, Recorder
 from testbed.topology import SINK, build_line
@@ -266,10 +267,10 @@ class _Receiver:
             raise MeasurementError("the stream did not come through") from None
         sent.result()
         assert isinstance(segments, _Recording)
-        captured = self._traced(client_port) if self._stream.traced else self._captured(offset_ns)
+        oracle = self._traced(client_port) if self._stream.traced else self._captured(offset_ns)
         tally = stamps.tally
         return Comparison(
-            _first(self._stream), segments.told, captured, messages, tally.unstamped, stamps.lost
+            _first(self._stream), segments.told, oracle, messages, tally.unstamped, stamps.lost
         )
 
     def _captured(self, offset_ns: int) -> list[Segment]:
@@ -283,29 +284,19 @@ class _Receiver:
             raise DisturbedError("the wall clock was set")
         if self._recorder.missed():
             raise MeasurementError(f"{self._recorder.missed()} packets were not captured")
-        found = []
-        for time_ns, length, packet in self._recorder.packets():
-            at = 40 if packet[0] >> 4 == 6 else (packet[0] & 15) * 4
-            protocol = packet[6] if packet[0] >> 4 == 6 else packet[9]
-            if protocol == socket.IPPROTO_TCP and (payload := _payload(packet[at:], length - at)):
-                found.append(Segment(time_ns - offset_ns, *payload))
-        return found
+        return [
+            it._replace(time_ns=it.time_ns - offset_ns)
+            for _, it in captured(self._recorder.packets(), PORT)
+        ]
 
     def _traced(self, client_port: int) -> list[Segment]:
         """What `tcp_v4_rcv` or `tcp_v6_rcv` was called with, for this connection."""
-        client = client_port.to_bytes(2, "big")
         return [
-            Segment(time_ns, *payload)
+            segment
             for time_ns, length, header in self._tracer.segments()
-            if header[:2] == client and (payload := _payload(header, length))
+            for client, segment in parsed(time_ns, length, header, PORT)
+            if client == client_port
         ]
-
-
-def _payload(segment: bytes, length: int) -> tuple[int, int] | None:
-    """Sequence number and length of what a TCP segment carries to the sink; None: nothing."""
-    _, port, sequence, _, words = struct.unpack_from("!HHIIB", segment)
-    size = length - (words >> 4) * 4
-    return (sequence, size) if port == PORT and size else None
 
 
 def _clock_offset() -> int:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from drld.police.arrival_time import LATEST_NS
-
-SEQUENCES = 1 << 32
-
-
-class Segment(NamedTuple):
-    """A segment with payload, as it came in."""
-
-    time_ns: int
-    sequence: int
-    """Of its first byte."""
-    length: int
+from testbed.messages.tcp_segments import SEQUENCES, Segment, arrivals
 
 
 class Message(NamedTuple):
@@ -55,7 +44,7 @@ class Comparison:
 
     def differences(self) -> list[int]:
         """How much later each message arrived by the filter than by the capture, ns."""
-        expected = arrivals(self.captured, self.first, self.messages)
+        expected = charged(self.captured, self.first, self.messages)
         return [it.arrived_ns - at for it, at in zip(self.messages, expected, strict=True)]
 
     def repeated(self) -> int:
@@ -78,17 +67,13 @@ class Comparison:
         return count - self.repeated()
 
 
-def arrivals(segments: Iterable[Segment], first: int, messages: Sequence[Message]) -> list[int]:
-    """When messages arrived, by a table that has each byte: `drld.messages.segments` defines it."""
-    times = array("q", bytes(8 * messages[-1].end))
-    for it in segments:
-        start = (it.sequence - first) % SEQUENCES
-        for offset in range(start, start + it.length):
-            if not times[offset]:
-                times[offset] = it.time_ns
-    found, latest_ns, offset = [], 0, 0
-    for end, read_ns, _ in messages:
-        latest_ns = max(latest_ns, *times[offset:end])
-        offset = end
-        found.append(min(max(latest_ns, read_ns - LATEST_NS), read_ns))
-    return found
+def charged(segments: Iterable[Segment], first: int, messages: Sequence[Message]) -> list[int]:
+    """The times at which messages are charged if these segments are known, ns.
+
+    It is their arrival, but at most `LATEST_NS` before they are read, and not behind that.
+    """
+    times = arrivals(segments, first, [it.end for it in messages])
+    return [
+        min(max(at_ns, it.read_ns - LATEST_NS), it.read_ns)
+        for it, at_ns in zip(messages, times, strict=True)
+    ]

@@ -13,7 +13,8 @@ from drld.errors import DatapathError
 from testbed import netns
 from testbed.attempts import undisturbed
 from testbed.messages.capture import Stream, compare
-from testbed.messages.comparison import SEQUENCES, arrivals
+from testbed.messages.comparison import charged
+from testbed.messages.tcp_segments import SEQUENCES
 from testbed.messages.tracer import Tracer
 
 pytestmark = pytest.mark.kernel
@@ -48,7 +49,7 @@ async def test_a_stream_with_losses_has_the_times_of_its_oracle(ipv6: bool, trac
     assert found.first + found.messages[-1].end > SEQUENCES
     assert (len(found.messages), found.unstamped, found.missed) == (2000, 0, 0)
     times = [message.arrived_ns for message in found.messages]
-    assert times == arrivals(found.recorded, found.first, found.messages)
+    assert times == charged(found.recorded, found.first, found.messages)
     differences = found.differences()
     assert min(differences) >= (0 if traced else -CLOCKS_NS)
     assert statistics.median(differences) <= CLOSE_NS
