@@ -13,30 +13,31 @@ from drld.police.waits import Delays
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of one limit since the daemon started."""
+    """The counts of one limit.
+
+    Most of them begin again at each `read`: CPython allocates no object for a small number, and
+    so most messages touch one less.
+    """
 
     read_ns: int
     """The time of the last `read`; at first, the time at which the counts began."""
     at_once: int = 0
-    """Messages that have passed the limit when they came."""
+    """Messages that have passed the limit when they came, since the last `read`."""
     waited: int = 0
-    """Messages that found no token when they came, or in shadow mode would have found none."""
+    """Messages that found no token when they came, or in shadow mode would have found none, since
+    the last `read`."""
     dropped: int = 0
-    """Messages that the limit has dropped."""
+    """Messages that the limit has dropped since the last `read`."""
     waiting: int = 0
     """Messages that wait now; in shadow mode, that would wait."""
     delays: DelayWindow = field(default_factory=DelayWindow)
     recording: Recording | None = None
     """The arrivals, while an operator profiles the limit."""
     _late: int = 0
-    """Messages that have waited and passed."""
-    _read: tuple[int, int, int] = (0, 0, 0)
-    """Messages that had arrived, passed and been dropped at the last `read`."""
-
-    @property
-    def arrived(self) -> int:
-        """Messages that have come to the limit: each of them is in one of these counts."""
-        return self.at_once + self.waited + self.dropped
+    """Messages that have waited and passed, since the last `read`."""
+    _at_once_before: int = 0
+    _waited_before: int = 0
+    """The counts until the last `read`, since the daemon started."""
 
     def arrive(self, now_ns: int) -> None:
         """Record the arrival of a message, if an operator profiles the limit."""
@@ -49,33 +50,36 @@ class Counts:
         self.delays.add(delay_ns)
 
     @property
-    def forwarded(self) -> int:
-        """Messages that have passed."""
-        return self.at_once + self._late
+    def ever_waited(self) -> int:
+        """As `waited`, since the daemon started."""
+        return self._waited_before + self.waited
 
     def recent(self, now_ns: int) -> Delays:
         """The access delays of the last minute."""
-        self.delays.turn(now_ns, self.at_once)
+        self.delays.turn(now_ns, self._at_once_before + self.at_once)
         return self.delays.delays()
 
     @property
     def had_traffic(self) -> bool:
         """Whether there is something to read, or messages wait."""
-        return self._read != (self.arrived, self.forwarded, self.dropped) or self.waiting > 0
+        return bool(self.at_once or self.waiting or self.waited or self.dropped or self._late)
 
     def read(self, now_ns: int) -> Measurement:
         """The counts since the last read."""
-        arrived, forwarded, dropped = self._read
+        arrived = self.at_once + self.waited + self.dropped
+        forwarded = self.at_once + self._late
         measurement = Measurement(
             interval_ns=now_ns - self.read_ns,
-            arrived_tokens=(self.arrived - arrived) * ITEM,
-            arrived_items=self.arrived - arrived,
-            forwarded_tokens=(self.forwarded - forwarded) * ITEM,
-            forwarded_items=self.forwarded - forwarded,
-            dropped_tokens=(self.dropped - dropped) * ITEM,
-            dropped_items=self.dropped - dropped,
+            arrived_tokens=arrived * ITEM,
+            arrived_items=arrived,
+            forwarded_tokens=forwarded * ITEM,
+            forwarded_items=forwarded,
+            dropped_tokens=self.dropped * ITEM,
+            dropped_items=self.dropped,
         )
-        self._read = self.arrived, self.forwarded, self.dropped
+        self._at_once_before += self.at_once
+        self._waited_before += self.waited
+        self.at_once = self.waited = self.dropped = self._late = 0
         self.read_ns = now_ns
-        self.delays.turn(now_ns, self.at_once)
+        self.delays.turn(now_ns, self._at_once_before)
         return measurement

@@ -153,7 +153,7 @@ class MessageDatapath:
         if isinstance(stage, ShadowBucket):
             waiting = stage.would_wait(self._now_ns)
         clients = len(stage) if isinstance(stage, PerClient) else None
-        return Waits(waiting, counts.waited, counts.recent(self._now_ns), clients)
+        return Waits(waiting, counts.ever_waited, counts.recent(self._now_ns), clients)
 
     def record(self, limit_id: int) -> Recording | None:
         """Record the arrivals of a limit from now on, until `stop_recording`.

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from drld.messages.topics import Topic
+
 MAX_FRAME = 2 << 20
 """The default of the largest frame, bytes. A nats-server takes payloads of 1 MiB by default, and
 their heads come on top."""
 MAX_HEAD = 1 << 16
 """The largest line of NATS, bytes. The format of MQTT bounds its heads."""
-CACHED_TOPICS = 16_384
-"""The number of topics whose text a codec remembers, for all connections together: as many as
-`drld.messages.topics.MAX_REMEMBERED`, some 6 MB. With fewer, 10,000 topics would miss it often."""
-CACHED_BYTES = 256
-"""The longest topic that a codec remembers, bytes."""
 
 
 class Place(Enum):
@@ -40,7 +37,7 @@ class Frame(NamedTuple):
     """The bytes that the client sent; empty: drld forwards nothing."""
     end: int
     """The offset in the client's stream just behind the last byte."""
-    topic: str | None
+    topic: Topic | None
     """The topic of a message, with topic aliases resolved; None: the frame is no message."""
     place: Place
     alias: int = 0

@@ -184,9 +184,11 @@ class Gate:
         if self._schedule and self._schedule[0][0] <= arrived_ns:
             self._advance(arrived_ns)
         stages: Sequence[Stage] = ()
-        if frame.topic is not None:
-            if lane.topics is not None:
-                stages = lane.topics.match(frame.topic)
+        if (topic := frame.topic) is not None:
+            if (topics := lane.topics) is not None:
+                # `Topics.match`, without the call for a topic that has come before.
+                found = topic.found_in is topics.identity
+                stages = topic.values if found else topics.match(topic)
             if not stages:
                 self.unmatched += 1
         frames = lane.frames

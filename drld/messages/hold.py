@@ -16,7 +16,8 @@ The *backlog* is the unfinished work of the queue with a fixed service time that
 maximum as the depth, no message would have waited. It does not depend on the depth.
 
 Cost. Most messages find their tokens, and with 10,000 limits almost each object that is read costs
-a cache miss. So the path of such a message reads as few objects as it can.
+a cache miss. So the path of such a message reads as few objects as it can: a `Hold` is a bucket
+itself, instead of having one. A limit that no message waits for has no queues.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from copy import copy
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from drld.messages.spec import ITEM
 from drld.model import NS_PER_S, Enforcement
 from drld.police.arrival_time import LATEST_NS
 from drld.police.token_bucket import TokenBucket
 
 T = TypeVar("T")
+
+_COST = ITEM * NS_PER_S
+"""The tokens that a message takes, 10**-9."""
+_NO_QUEUE: deque[Any] = deque()
+"""The queue of all limits that no message waits for; it stays empty. A deque has some 600 bytes."""
 
 
 class Released(NamedTuple, Generic[T]):
@@ -43,30 +50,27 @@ class Released(NamedTuple, Generic[T]):
 
 class _Waiting(NamedTuple, Generic[T]):
     message: T
-    cost: int
     arrived_ns: int
 
 
-class Hold(Generic[T]):
+class Hold(TokenBucket, Generic[T]):
     """A bucket and its queue, first come, first served."""
 
-    __slots__ = (
-        *("_bucket", "_due_ns", "_emptied", "_idle", "_most", "_owed", "_ready", "_waiting"),
-    )
+    __slots__ = ("_due_ns", "_emptied", "_has_depth", "_idle", "_most", "_ready", "_waiting")
 
     def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
-        self._bucket = TokenBucket(enforcement, now_ns)
+        super().__init__(enforcement, now_ns)
+        self._has_depth = bool(enforcement.depth)
+        """Whether there is a bucket, and its depth is above 0."""
         self._idle = True
         """Whether no message is here."""
         self._emptied = True
         """Whether no message was here at a moment since the last `take_saturated`."""
         self._most = 0
         """The largest backlog since the last `take_backlog`, 10**-9 tokens."""
-        self._waiting: deque[_Waiting[T]] = deque()
+        self._waiting: deque[_Waiting[T]] = _NO_QUEUE
         """Messages without tokens."""
-        self._owed = 0
-        """The cost of the messages without tokens, tokens."""
-        self._ready: deque[Released[T]] = deque()
+        self._ready: deque[Released[T]] = _NO_QUEUE
         """Messages that have been charged and not been taken out."""
         self._due_ns: int | None = None
         """The time at which the first message without tokens gets them; None: never, or there is
@@ -79,15 +83,11 @@ class Hold(Generic[T]):
     @property
     def due_ns(self) -> int | None:
         """The time at which the next message may leave; None: none will."""
-        return self._bucket.updated_ns if self._ready else self._due_ns
-
-    def tokens(self, now_ns: int) -> int:
-        """The whole tokens that the bucket would hold now; messages that wait have taken none."""
-        return tokens_at(self._bucket, now_ns)
+        return self.updated_ns if self._ready else self._due_ns
 
     def full(self, now_ns: int) -> bool:
         """Whether this is like a new one: the bucket is full now, and no message waits."""
-        return not len(self) and self.tokens(now_ns) == (self._bucket.depth or 0)
+        return self._idle and tokens_at(self, now_ns) == (self.depth or 0)
 
     def take_backlog(self) -> int:
         """The largest backlog that an arrival has left behind since the last call, tokens."""
@@ -99,36 +99,41 @@ class Hold(Generic[T]):
         saturated, self._emptied = not self._emptied, self._idle
         return saturated
 
-    def offer(self, message: T, cost: int, arrived_ns: int) -> bool:
-        """Take in a message of `cost` tokens.
+    def offer(self, message: T, arrived_ns: int) -> bool:
+        """Take in a message.
 
         Arrivals come in their order. One that is earlier than what has been charged already counts
         at that time.
 
         Returns whether it leaves at once. Otherwise `release` returns it.
         """
-        bucket = self._bucket
-        if self._idle and bucket.take(cost, arrived_ns):
-            if (work := bucket.missing) > self._most:
-                self._most = work
-            return True
-        return self._queue(message, cost, arrived_ns)
+        if self._idle:
+            self.settle(arrived_ns)
+            if self._has_depth and not self.missing:
+                # Most buckets are full. One number for all of them is one object fewer for each.
+                self.missing = _COST
+                self._most = max(self._most, _COST)
+                return True
+            if self.take(ITEM, arrived_ns):
+                self._most = max(self._most, self.missing)
+                return True
+        return self._queue(message, arrived_ns)
 
-    def _queue(self, message: T, cost: int, arrived_ns: int) -> bool:
-        """Take in a message that does not leave at once, unless all others have left."""
+    def _queue(self, message: T, arrived_ns: int) -> bool:
+        """Take in a message that does not leave at once."""
+        if self._idle:
+            self._idle = False
+            self._waiting, self._ready = deque(), deque()
         self._charge(arrived_ns)
-        bucket = self._bucket
-        bucket.settle(arrived_ns)
-        if self._owed or not bucket.take(cost, arrived_ns):
-            self._waiting.append(_Waiting(message, cost, arrived_ns))
-            self._owed += cost
+        if self._waiting or not self.take(ITEM, arrived_ns):
+            self.settle(arrived_ns)
+            self._waiting.append(_Waiting(message, arrived_ns))
             if self._due_ns is None:
                 self._find_due()
         else:  # It must not overtake those that have not been taken out.
             self._ready.append(Released(message, 0))
-        self._idle = False
-        if bucket.depth is not None:
-            self._most = max(self._most, bucket.missing + self._owed * NS_PER_S)
+        if self._depth is not None:
+            self._most = max(self._most, self.missing + len(self._waiting) * _COST)
         return False
 
     def release(self, now_ns: int) -> Iterator[Released[T]]:
@@ -138,6 +143,7 @@ class Hold(Generic[T]):
             released = self._ready.popleft()
             if not self._ready and not self._waiting:
                 self._idle = self._emptied = True
+                self._waiting = self._ready = _NO_QUEUE
             yield released
 
     def program(self, enforcement: Enforcement, now_ns: int) -> None:
@@ -147,31 +153,31 @@ class Hold(Generic[T]):
         may leave.
         """
         self._charge(now_ns)
-        self._bucket.program(enforcement, now_ns)
+        super().program(enforcement, now_ns)
+        self._has_depth = bool(enforcement.depth)
         self._find_due()
 
     def _charge(self, now_ns: int) -> None:
         """Charge the messages that had their tokens by now, each at that time."""
-        bucket, waiting = self._bucket, self._waiting
+        waiting = self._waiting
         if self._due_ns is not None and self._due_ns < now_ns - LATEST_NS:
             # The daemon has stood still. Tokens above the depth are lost, because otherwise all
             # messages that wait would leave at once.
-            bucket.settle(now_ns)
+            self.settle(now_ns)
             self._find_due()
         while self._due_ns is not None and self._due_ns <= now_ns:
             first = waiting.popleft()
-            bucket.settle(self._due_ns)
-            bucket.charge(first.cost)
-            self._owed -= first.cost
+            self.settle(self._due_ns)
+            self.charge(ITEM)
             self._ready.append(Released(first.message, max(self._due_ns - first.arrived_ns, 0)))
             self._find_due()
 
     def _find_due(self) -> None:
         self._due_ns = None
         if self._waiting:
-            wait_ns = self._bucket.wait_ns(self._waiting[0].cost, 0)
+            wait_ns = self.wait_ns(ITEM, 0)
             if wait_ns is not None:
-                self._due_ns = self._bucket.updated_ns + wait_ns
+                self._due_ns = self.updated_ns + wait_ns
 
 
 def tokens_at(bucket: TokenBucket, now_ns: int) -> int:

@@ -7,7 +7,6 @@ for the first arrival behind it, but no longer than a message may be charged bef
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 from drld.model import Enforcement
@@ -22,7 +21,8 @@ class LateRecords:
     def __init__(self, first: Enforcement) -> None:
         """Begin with a record that is in force."""
         self._last = first
-        self._pending: deque[tuple[int, Enforcement]] = deque()
+        self._pending: list[tuple[int, Enforcement]] = []
+        """The records with their times: those of the last `LATEST_NS`, so a handful."""
 
     def __len__(self) -> int:
         """The number of records that wait."""
@@ -38,12 +38,12 @@ class LateRecords:
         """Take out the records of times up to this one, in their order."""
         pending = self._pending
         while pending and pending[0][0] <= now_ns:
-            yield pending.popleft()
+            yield pending.pop(0)
 
     def all(self) -> Iterator[tuple[int, Enforcement]]:
         """Take out all records."""
         while self._pending:
-            yield self._pending.popleft()
+            yield self._pending.pop(0)
 
     def overdue(self, now_ns: int) -> Iterator[tuple[int, Enforcement]]:
         """Take out the records before which no message can arrive any more."""

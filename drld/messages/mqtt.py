@@ -30,6 +30,7 @@ from drld.messages.mqtt_packet import (
     topic_of,
     varint,
 )
+from drld.messages.topics import Topic, TopicCache
 
 MAX_CONNECT = 1 << 18
 """The largest CONNECT, bytes."""
@@ -65,12 +66,15 @@ class MqttReader:
         "_max_frame",
         "_needed",
         "_rest",
+        "_topics",
         "client",
         "offset",
     )
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, topics: TopicCache | None = None) -> None:
+        """See `ReaderFactory`."""
         self.client: Client | None = None
+        self._topics = TopicCache(topic_of) if topics is None else topics
         self._max_frame = max_frame
         self._rest = bytearray()
         """The beginning of a frame."""
@@ -78,7 +82,7 @@ class MqttReader:
         """The number of bytes that `_rest` must have before another look at it can help."""
         self.offset = 0
         """See `Reader.offset`."""
-        self._aliases: dict[int, str] = {}
+        self._aliases: dict[int, Topic] = {}
         """The topics of the aliases that the client has defined."""
         self._alias_bytes = 0
         self._known: dict[int, str] = {}
@@ -170,7 +174,7 @@ class MqttReader:
         if topic_at > len(frame):
             raise FrameError("PUBLISH.topic: must be within its packet")
         at = topic_at + (frame[at] << 8 | frame[at + 1])
-        topic = topic_of(frame[topic_at:at])
+        topic = self._topics[frame[topic_at:at]]
         if qos:
             identifier = int.from_bytes(frame[at : at + 2], "big")
             at += 2
@@ -195,7 +199,7 @@ class MqttReader:
             raise FrameError("PUBLISH.topic: must not be empty")
         return _make((frame, end, topic, _KEEPS, alias, b""))
 
-    def _alias(self, cursor: Cursor, topic: str) -> tuple[int, str]:
+    def _alias(self, cursor: Cursor, topic: Topic) -> tuple[int, Topic]:
         """The alias of a PUBLISH, and its topic."""
         alias = cursor.properties()
         if not alias:

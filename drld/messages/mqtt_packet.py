@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from drld.errors import FrameError
-from drld.messages.frame import CACHED_BYTES, CACHED_TOPICS, Client
+from drld.messages.frame import Client
 
 MQTT_3_1_1 = 4
 MQTT_5 = 5
@@ -125,18 +123,15 @@ def decoded(field: str, raw: bytes) -> str:
 
 
 def topic_of(raw: bytes) -> str:
-    """The topic of a PUBLISH."""
-    return _cached_topic(raw) if len(raw) <= CACHED_BYTES else _topic(raw)
+    """Decode the topic of a PUBLISH.
 
-
-def _topic(raw: bytes) -> str:
+    Raises:
+        FrameError: it is no text, or has a wildcard.
+    """
     text = decoded("PUBLISH.topic", raw)
     if "+" in text or "#" in text:
         raise FrameError(f"PUBLISH.topic: must not contain wildcards (got {text[:80]!r})")
     return text
-
-
-_cached_topic = lru_cache(CACHED_TOPICS)(_topic)
 
 
 def connect(data: bytes, at: int) -> Client:

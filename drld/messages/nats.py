@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import TypeVar
 
 from drld.errors import FrameError
 from drld.messages.frame import (
-    CACHED_BYTES,
-    CACHED_TOPICS,
     MAX_FRAME,
     MAX_HEAD,
     Client,
     Frame,
     Place,
 )
+from drld.messages.topics import TopicCache
 
 T = TypeVar("T")
 
@@ -50,10 +48,15 @@ _OWN = ("connect_urls", "ws_connect_urls", "ip", "tls_available")
 class NatsReader:
     """From a client to its server."""
 
-    __slots__ = ("_max_frame", "_needed", "_rest", "_searched", "_verbose", "client", "offset")
+    __slots__ = (
+        *("_max_frame", "_needed", "_rest", "_searched", "_topics", "_verbose"),
+        *("client", "offset"),
+    )
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, topics: TopicCache | None = None) -> None:
+        """See `ReaderFactory`."""
         self.client: Client | None = None
+        self._topics = TopicCache(subject_of) if topics is None else topics
         self._max_frame = max_frame
         self._verbose = True
         """Whether each operation is acknowledged: the default of NATS."""
@@ -108,7 +111,7 @@ class NatsReader:
             end = line_end + length + 2
             if end - start > self._max_frame:
                 raise self._too_large(end - start)
-            subject = _cached_subject(raw) if len(raw) <= CACHED_BYTES else _subject(raw)
+            subject = self._topics[raw]
             if end > size:
                 self._needed = end - start
                 break
@@ -264,8 +267,12 @@ class NatsReturns:
         return b"INFO " + json.dumps(passed, separators=(",", ":")).encode() + b" \r\n"
 
 
-def _subject(raw: bytes) -> str:
-    """The subject of a message."""
+def subject_of(raw: bytes) -> str:
+    """Decode the subject of a message.
+
+    Raises:
+        FrameError: it is no text, or has control characters.
+    """
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -273,9 +280,6 @@ def _subject(raw: bytes) -> str:
     if min(text, default="") <= " " or "\x7f" in text:
         raise _error("PUB.subject", f"must not contain control characters (got {text[:80]!r})")
     return text
-
-
-_cached_subject = lru_cache(CACHED_TOPICS)(_subject)
 
 
 def _size(line: bytes) -> int:

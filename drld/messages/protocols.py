@@ -8,8 +8,9 @@ from typing import Protocol as Shape
 
 from drld.messages.frame import Client, Reader, Returns
 from drld.messages.mqtt import MqttReader, MqttReturns
-from drld.messages.mqtt_packet import MQTT_5, SHUTTING_DOWN
-from drld.messages.nats import NatsReader, NatsReturns
+from drld.messages.mqtt_packet import MQTT_5, SHUTTING_DOWN, topic_of
+from drld.messages.nats import NatsReader, NatsReturns, subject_of
+from drld.messages.topics import TopicCache
 
 
 class ReturnsFactory(Shape):
@@ -23,8 +24,13 @@ class ReturnsFactory(Shape):
 class ReaderFactory(Shape):
     """Makes the `Reader` of a connection."""
 
-    def __call__(self, max_frame: int) -> Reader:
-        """Make it; `max_frame` is the largest frame in bytes."""
+    def __call__(self, max_frame: int, topics: TopicCache | None = None) -> Reader:
+        """Make it.
+
+        Args:
+            max_frame: the largest frame in bytes.
+            topics: the cache of the broker's topics; None: the reader has its own.
+        """
         ...
 
 
@@ -33,6 +39,8 @@ class Protocol:
     """The codecs and the habits of a protocol."""
 
     reader: ReaderFactory
+    topic: Callable[[bytes], str]
+    """Decodes a topic, for the `TopicCache` that the readers of a broker share."""
     returns: ReturnsFactory
     tls_after_greeting: bool
     """Whether TLS begins only behind the broker's first frame (NATS). The bytes that `Returns.feed`
@@ -57,6 +65,7 @@ class Protocol:
 PROTOCOLS: Mapping[str, Protocol] = {
     "mqtt": Protocol(
         MqttReader,
+        topic_of,
         MqttReturns,
         tls_after_greeting=False,
         one_per_client=True,
@@ -69,6 +78,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     ),
     "nats": Protocol(
         NatsReader,
+        subject_of,
         NatsReturns,
         tls_after_greeting=True,
         one_per_client=False,

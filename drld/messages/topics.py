@@ -5,15 +5,17 @@ any number of levels, none included. A filter that begins with a wildcard matche
 begins with `$`. NATS: tokens between dots, `*` is any one token, and `>`, at the end, one or more.
 
 The trie has a node for each distinct prefix of the filters. A search visits the prefixes that the
-topic matches, so its cost does not grow with the number of other filters. `Topics` remembers the
-values of a bounded number of topics.
+topic matches, so its cost does not grow with the number of other filters.
+
+Most messages have a topic that has come before. A codec finds it in its `TopicCache` by the bytes,
+and the `Topic` has the values that were found for it last. So such a message costs one lookup.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -21,11 +23,11 @@ MAX_LEVELS = 32
 """The most levels of a filter."""
 MAX_FILTER = 1024
 """The most characters of a filter."""
-MAX_REMEMBERED = 16_384
-"""The default number of topics whose values are remembered."""
-_LONGEST_REMEMBERED = 256
-"""The most characters of a topic that is remembered: strangers choose topics, and so the memory for
-them."""
+MAX_CACHED = 16_384
+"""The default number of topics in a cache, some 6 MB: with fewer, 10,000 topics would often miss
+it."""
+_LONGEST_CACHED = 256
+"""The most bytes of a topic in a cache: strangers choose topics, and so the memory for them."""
 
 
 class Notation(enum.Enum):
@@ -33,6 +35,44 @@ class Notation(enum.Enum):
 
     MQTT = ("/", "+", "#")
     NATS = (".", "*", ">")
+
+
+class Topic(str):
+    """The topic of a message, with the values that a trie has found for it last."""
+
+    __slots__ = ("found_in", "values")
+
+    def __init__(self, text: str = "") -> None:  # noqa: ARG002 -- `str.__new__` takes it
+        self.found_in: object = None
+        """The `Topics.identity` of this trie; None: there are no values yet."""
+        self.values: tuple[Any, ...] = ()
+
+
+class TopicCache(dict[bytes, Topic]):
+    """The topics of recent messages by their bytes."""
+
+    __slots__ = ("_decode", "_most")
+
+    def __init__(self, decode: Callable[[bytes], str], most: int = MAX_CACHED) -> None:
+        """Begin without topics.
+
+        Args:
+            decode: decodes a topic; its errors pass.
+            most: the number of topics.
+        """
+        super().__init__()
+        self._decode = decode
+        self._most = most
+
+    def __missing__(self, raw: bytes) -> Topic:
+        """Decode a topic that is not here, and keep it."""
+        topic = Topic(self._decode(raw))
+        if len(raw) <= _LONGEST_CACHED:
+            if len(self) >= self._most:
+                # All at once: to find the least used would cost time at each message.
+                self.clear()
+            self[raw] = topic
+        return topic
 
 
 class _Node(Generic[T]):
@@ -87,24 +127,22 @@ class Topics(Generic[T]):
         self,
         filters: Iterable[tuple[str, T]],
         notation: Notation,
-        remembered: int = MAX_REMEMBERED,
     ) -> None:
         """Make the trie of these filters.
 
         Args:
             filters: each with its value; `match` returns values in this order.
             notation: the notation of the filters and of the topics.
-            remembered: the number of topics whose values are remembered.
 
         Raises:
             ValueError: a text is not a topic filter.
         """
         self._separator, one, rest = notation.value
         self._mqtt = notation is Notation.MQTT
-        self._remembered = remembered
         self._depth = 0
         """The number of levels of the longest filter."""
-        self._found: dict[str, tuple[T, ...]] = {}
+        self.identity = object()
+        """It tells this trie from others, and keeps none of its values alive."""
         self._root: _Node[T] = _Node()
         for place, (text, value) in enumerate(filters):
             check(text, notation)
@@ -126,19 +164,15 @@ class Topics(Generic[T]):
             node.any = _Node()
         return node.any
 
-    def match(self, topic: str) -> tuple[T, ...]:
+    def match(self, topic: Topic) -> tuple[T, ...]:
         """The values of the filters that a topic matches, in the order of the filters."""
-        found = self._found.get(topic)
-        if found is None:
-            found = self._search(topic)
-            if len(topic) <= _LONGEST_REMEMBERED:
-                if len(self._found) >= self._remembered:
-                    # All at once: to find the least used would cost time at each message.
-                    self._found.clear()
-                self._found[topic] = found
-        return found
+        if topic.found_in is not self.identity:
+            topic.values = self.search(topic)
+            topic.found_in = self.identity
+        return topic.values
 
-    def _search(self, topic: str) -> tuple[T, ...]:
+    def search(self, topic: str) -> tuple[T, ...]:
+        """The same of any text, without a memory of it."""
         # Levels beyond the depth of the trie may stay in one piece: none of them is compared.
         levels = topic.split(self._separator, self._depth)
         nodes, found = [self._root], []

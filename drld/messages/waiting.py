@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Gate, Held
-from drld.messages.hold import Hold
+from drld.messages.hold import Hold, tokens_at
 from drld.messages.late_records import LateRecords
-from drld.messages.spec import ITEM
 from drld.model import Enforcement
 
 OPEN = Enforcement()
@@ -39,7 +38,7 @@ class WaitingBucket:
             counts.recording.add(now_ns)
         if self._late:
             self._apply(self._records.until(now_ns))
-        if hold.offer(message, ITEM, now_ns):
+        if hold.offer(message, now_ns):
             counts.at_once += 1
             return Fate.FORWARD
         counts.waited += 1
@@ -88,7 +87,7 @@ class WaitingBucket:
 
     def tokens(self, now_ns: int) -> int:
         """The whole tokens of the bucket; messages that wait have taken none."""
-        return self._hold.tokens(now_ns)
+        return tokens_at(self._hold, now_ns)
 
     def _apply(self, records: Iterator[tuple[int, Enforcement]]) -> None:
         """Put records into force."""

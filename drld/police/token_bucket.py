@@ -13,6 +13,9 @@ which the BPF program repeats to the byte:
 - program: settle at the old rate first, then set rate and depth. Shrinking the depth clamps the
   tokens; growing it adds none. Then the credit is added, once for each new `credit_id`.
 - `depth` None is no bucket: every packet conforms. A bucket begins full.
+
+A bucket keeps the tokens that it lacks, not those that it has. So a full bucket, which most are
+where limits are many, is settled without a look at its rate and depth.
 """
 
 from __future__ import annotations
@@ -23,13 +26,18 @@ from drld.model import NS_PER_S, Enforcement
 class TokenBucket:
     """A bucket with a signed fill rate."""
 
-    __slots__ = ("_credit_id", "_depth", "_fill_rate", "_tokens", "updated_ns")
+    __slots__ = ("_credit_id", "_depth", "_drains", "_fill_rate", "missing", "updated_ns")
 
     def __init__(self, enforcement: Enforcement, now_ns: int, tokens: int | None = None) -> None:
         """`tokens`, bytes x 10**-9, are those of a bucket that is not full."""
         self._fill_rate = enforcement.fill_rate
+        self._drains = enforcement.fill_rate < 0
         self._depth = None if enforcement.depth is None else enforcement.depth * NS_PER_S
-        self._tokens = (self._depth or 0) if tokens is None else tokens
+        self.missing = 0
+        """Tokens that the bucket lacks at the time of the last settling, 10**-9 bytes; above the
+        depth in debt, and 0 if there is no bucket."""
+        if tokens is not None and self._depth is not None:
+            self.missing = self._depth - tokens
         self._credit_id = enforcement.credit_id
         self.updated_ns = now_ns
         """Time of the last settling, ns."""
@@ -42,7 +50,7 @@ class TokenBucket:
     @property
     def tokens(self) -> int:
         """Tokens at the time of the last settling, in whole bytes; negative in debt."""
-        return self._tokens // NS_PER_S
+        return ((self._depth or 0) - self.missing) // NS_PER_S
 
     def settle(self, now_ns: int) -> None:
         """Add, or drain, the tokens of the time since the last settling."""
@@ -50,28 +58,29 @@ class TokenBucket:
         if dt <= 0:
             return
         self.updated_ns = now_ns
-        if self._depth is not None:
-            tokens = self._tokens + self._fill_rate * dt
+        if (self.missing or self._drains) and self._depth is not None:
+            missing = self.missing - self._fill_rate * dt
             # Not by min and max: two calls fewer for each packet.
-            if tokens > self._depth:
-                tokens = self._depth
-            elif tokens < 0 and self._fill_rate < 0:
+            if missing < 0:
+                missing = 0
+            elif missing > self._depth and self._drains:
                 # Draining takes tokens down to zero; it neither makes a debt nor pays one.
-                tokens = min(self._tokens, 0)
-            self._tokens = tokens
+                missing = max(self.missing, self._depth)
+            self.missing = missing
 
     def conforms(self, length: int) -> bool:
         """Whether a packet of `length` bytes may pass at the time of the last settling."""
         if self._depth is None:
             return True
-        cost = length * NS_PER_S
-        return self._tokens >= cost or 0 < self._depth == self._tokens
+        if not self.missing:
+            return self._depth > 0 or not length
+        return self.missing + length * NS_PER_S <= self._depth
 
     def spares(self, length: int, left: int) -> bool:
         """Whether a packet of `length` bytes leaves `left` tokens, or meets a full bucket."""
-        if self._depth is None:
+        if self._depth is None or not self.missing:
             return True
-        return self._tokens >= length * NS_PER_S + left or self._tokens == self._depth
+        return self.missing + length * NS_PER_S + left <= self._depth
 
     def wait_ns(self, length: int, left: int) -> int | None:
         """Time until a packet of `length` bytes leaves `left` tokens, or finds a full bucket.
@@ -83,8 +92,8 @@ class TokenBucket:
             return 0
         if self._fill_rate <= 0 or not self._depth:
             return None
-        missing = min(length * NS_PER_S + left, self._depth) - self._tokens
-        return -(-missing // self._fill_rate)
+        lacking = self.missing - max(self._depth - length * NS_PER_S - left, 0)
+        return -(-lacking // self._fill_rate)
 
     def fill(self) -> tuple[int, int | None] | None:
         """Tokens, and the time from the last settling until the bucket is full, ns.
@@ -94,18 +103,17 @@ class TokenBucket:
         """
         if self._depth is None:
             return None
-        tokens, rate = self._tokens, self._fill_rate
-        missing = self._depth - tokens
+        missing, rate = self.missing, self._fill_rate
         if missing <= 0:
             full_ns: int | None = 0
         else:
             full_ns = -(-missing // rate) if rate > 0 and self._depth else None
-        return tokens // NS_PER_S, full_ns
+        return self.tokens, full_ns
 
     def charge(self, length: int) -> None:
         """Take the tokens of a packet that conforms."""
         if self._depth is not None:
-            self._tokens -= length * NS_PER_S
+            self.missing += length * NS_PER_S
 
     def take(self, length: int, now_ns: int) -> bool:
         """Settle, and charge a packet if it conforms; return whether it does.
@@ -116,30 +124,27 @@ class TokenBucket:
         depth = self._depth
         if depth is None:
             return True
-        cost = length * NS_PER_S
-        if self._tokens < cost and not 0 < depth == self._tokens:
+        missing = self.missing + length * NS_PER_S
+        if missing > depth and (self.missing or not depth):
             return False
-        self._tokens -= cost
+        self.missing = missing
         return True
-
-    @property
-    def missing(self) -> int:
-        """Tokens that the bucket lacks at the time of the last settling, 10**-9 bytes."""
-        return 0 if self._depth is None else self._depth - self._tokens
 
     def program(self, enforcement: Enforcement, now_ns: int) -> None:
         """Apply a new record from now on."""
         self.settle(now_ns)
         self._fill_rate = enforcement.fill_rate
+        self._drains = enforcement.fill_rate < 0
         if enforcement.depth is None:
             self._depth = None
-            self._tokens = 0
+            self.missing = 0
         else:
             depth = enforcement.depth * NS_PER_S
-            # A limit without a bucket until now begins with a full one, like any new bucket.
-            self._tokens = depth if self._depth is None else min(self._tokens, depth)
+            if self._depth is not None:
+                # A limit without a bucket until now begins with a full one, like any new bucket.
+                self.missing = max(self.missing + depth - self._depth, 0)
             self._depth = depth
         if enforcement.credit_id != self._credit_id:
             self._credit_id = enforcement.credit_id
             if self._depth is not None:
-                self._tokens = min(self._tokens + enforcement.credit * NS_PER_S, self._depth)
+                self.missing = max(self.missing - enforcement.credit * NS_PER_S, 0)

@@ -46,7 +46,7 @@ def carry(bursts: Iterable[Burst], rate: int, depth: int) -> Delays:
             delays.arrived.append(at_ns)
             delays.total.append(begin_ns + (number + 1) * MESSAGE_NS - at_ns)
             delays.access.append(0)
-            hold.offer(len(delays.access) - 1, ITEM, at_ns)
+            hold.offer(len(delays.access) - 1, at_ns)
     while (due_ns := hold.due_ns) is not None:
         for index, waited_ns in hold.release(due_ns):
             delays.access[index] = waited_ns

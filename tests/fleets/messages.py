@@ -69,7 +69,7 @@ class HoldDatapath(MemoryDatapath):
             self._release(int(at_ns))
             for _ in range(min(self.batch, self.room - len(self._hold))):
                 arrived += 1
-                if self._hold.offer(arrived, ITEM, int(at_ns)):
+                if self._hold.offer(arrived, int(at_ns)):
                     self.waited_ns.append((int(at_ns), 0))
         self._release(now_ns)
         interval_ns, self._read_ns = now_ns - self._read_ns, now_ns

@@ -92,7 +92,8 @@ class TwoClocks(TokenBucket):
     def settle(self, now_ns: int) -> None:
         before_ns = self.updated_ns
         super().settle(now_ns)
-        if before_ns < now_ns and self._fill_rate >= 0 and self._tokens == self._depth:
+        full = self._depth is not None and not self.missing
+        if before_ns < now_ns and self._fill_rate >= 0 and full:
             self.updated_ns = max(now_ns, self.fine_ns)
 
     def conforms(self, length: int) -> bool:
@@ -351,7 +352,7 @@ class Pair:
             if record.depth is not None:
                 bucket = policer.bucket
                 assert self.settled(record, *self.bench.tokens(slot)) == self.settled(
-                    record, bucket._tokens, bucket.updated_ns
+                    record, record.depth * NS_PER_S - bucket.missing, bucket.updated_ns
                 )
 
     def sampled(self, slot: int) -> dict[int, tuple[int, int, int]]:

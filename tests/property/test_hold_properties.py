@@ -31,7 +31,7 @@ def leaving(found: Arrivals, rate: int, depth: int) -> list[tuple[int, int]]:
     hold: Hold[int] = Hold(Enforcement(fill_rate=rate * PER_MS // 4, depth=depth * MESSAGE), 0)
     times = []
     for at_ms, _ in found:
-        if hold.offer(at_ms * MS, MESSAGE, at_ms * MS):
+        if hold.offer(at_ms * MS, at_ms * MS):
             times.append((at_ms * MS, at_ms * MS))
     while (due_ns := hold.due_ns) is not None:
         times += [(it.message, it.message + it.waited_ns) for it in hold.release(due_ns)]
@@ -118,8 +118,8 @@ def test_the_backlog_of_a_bucket_is_at_most_that_of_its_parts(
     left: list[tuple[int, int]] = [(0, 0)] * 3
     """Backlog of each part after its last arrival, tokens, and that arrival, ms."""
     for at_ms, part in found:
-        whole.offer(0, MESSAGE, at_ms * MS)
-        divided[part].offer(0, MESSAGE, at_ms * MS)
+        whole.offer(0, at_ms * MS)
+        divided[part].offer(0, at_ms * MS)
         left[part] = divided[part].take_backlog(), at_ms
         of_parts = sum(
             max(work - parts[number][0] * (at_ms - since_ms) * MESSAGE // 4, 0)

@@ -16,6 +16,7 @@ from drld.messages.frame import Frame, Place
 from drld.messages.gate import Fate, Held, Lane
 from drld.messages.hold import Hold
 from drld.messages.spec import ITEM, ByClient, Excess
+from drld.messages.topics import Topic
 from drld.messages.waiting import WaitingBucket
 from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
@@ -145,7 +146,8 @@ class Run:
         if isinstance(what, Offer):
             lane = self.lanes[what.lane]
             number = len(self.sent[lane])
-            frame = Frame(b"x" * (number % 5), number, what.topic, what.place)
+            topic = None if what.topic is None else Topic(what.topic)
+            frame = Frame(b"x" * (number % 5), number, topic, what.place)
             fate = gate.offer(lane, frame, self.now_ns)
             if what.place is Place.OVERTAKES:
                 assert fate is Fate.FORWARD
@@ -282,7 +284,7 @@ def test_one_limit_is_one_bucket_for_all_connections(
         if isinstance(each, Offer) and each.topic is not None and each.place is Place.KEEPS:
             now_ns = run.now_ns
             expected += charges_until(hold, now_ns)
-            if hold.offer(now_ns, ITEM, now_ns):
+            if hold.offer(now_ns, now_ns):
                 expected.append(now_ns)
     expected += charges_until(hold, FOREVER_NS)
     run.look(FOREVER_NS)

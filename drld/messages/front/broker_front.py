@@ -19,6 +19,7 @@ from drld.messages.front.shared import Shared
 from drld.messages.front.succession import Succession
 from drld.messages.protocols import PROTOCOLS
 from drld.messages.spec import BrokerSpec
+from drld.messages.topics import TopicCache
 
 _ACCEPTED = 16
 """Connections that are accepted from a socket in a turn."""
@@ -53,7 +54,15 @@ class BrokerFront:
         self._listeners: dict[socket.socket, Stamps] = {}
         """The sockets on which clients connect, each with its source of arrival times."""
         succession = Succession(one_per_client=protocol.one_per_client)
-        self._shared = Shared(spec.name, protocol, pump, self.memory, self.journal, succession)
+        self._shared = Shared(
+            spec.name,
+            protocol,
+            pump,
+            self.memory,
+            self.journal,
+            succession,
+            TopicCache(protocol.topic),
+        )
 
     def change(self, spec: BrokerSpec, stamps: Stamps) -> None:
         """Take over other settings: the bounds at once, the others for new connections."""

@@ -102,7 +102,7 @@ class Connection:
         self._shared = shared
         self._spec = spec
         self._on_end = on_end
-        self.reader = protocol.reader(spec.max_frame)
+        self.reader = protocol.reader(spec.max_frame, shared.topics)
         stream = ClientStream(
             self.reader,
             proxied=spec.accept_proxy,

@@ -9,6 +9,7 @@ from drld.messages.front.memory import Memory
 from drld.messages.front.pump import Pump
 from drld.messages.front.succession import Succession
 from drld.messages.protocols import Protocol
+from drld.messages.topics import TopicCache
 
 
 @dataclass(frozen=True)
@@ -22,3 +23,4 @@ class Shared:
     memory: Memory
     journal: Journal
     succession: Succession
+    topics: TopicCache

@@ -158,6 +158,6 @@ def _matches(match: MessageMatch, topic: str) -> bool:
             check(match.topic, notation)
         except ValueError:
             continue
-        if Topics([(match.topic, True)], notation).match(topic):
+        if Topics([(match.topic, True)], notation).search(topic):
             return True
     return False

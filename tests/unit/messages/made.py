@@ -17,6 +17,7 @@ from drld.messages.spec import (
     Excess,
     MessageMatch,
 )
+from drld.messages.topics import Topic
 from drld.model import Enforcement
 from drld.policy import Keyed, Mode
 from drld.spec import LimitSpec
@@ -76,7 +77,7 @@ def attach(made: MessageDatapath, *limits: LimitSpec, now_ns: int) -> None:
 
 def frame(topic: str | None, text: str = "", place: Place = Place.KEEPS) -> Frame:
     """A frame; the text tells it from others."""
-    return Frame(text.encode(), 0, topic, place)
+    return Frame(text.encode(), 0, None if topic is None else Topic(topic), place)
 
 
 def client(name: str, user: str | None = None) -> Client:

@@ -36,7 +36,7 @@ def waiting(arrivals_ns: list[int], rate: Fraction, burst: int) -> int:
     """How many messages wait under a bucket."""
     hold: Hold[int] = Hold(Enforcement(fill_rate=int(rate * MESSAGE), depth=burst * MESSAGE), 0)
     for at_ns in arrivals_ns:
-        hold.offer(0, MESSAGE, at_ns)
+        hold.offer(0, at_ns)
     return sum(waited_ns > 0 for waited_ns in waits_ns(hold))
 
 
@@ -84,7 +84,7 @@ def test_eq_1_is_the_mean_delay_of_a_bucket_under_poisson_arrivals(rho: float) -
     rate, count = 1000, 40_000
     hold: Hold[int] = Hold(Enforcement(fill_rate=rate * MESSAGE, depth=MESSAGE), 0)
     for at_ns in poisson(Random(7), rho * rate, count):
-        hold.offer(0, MESSAGE, at_ns)
+        hold.offer(0, at_ns)
     total_ns = sum(waits_ns(hold))
     assert total_ns / count / NS_PER_S == pytest.approx(mean_delay(rate, 1, rho), rel=0.1)
     assert mean_delay(rate, 1, rho) == pytest.approx(rho / (2 * rate * (1 - rho)))

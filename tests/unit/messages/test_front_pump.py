@@ -14,6 +14,7 @@ from drld.messages.front.deadlines import Deadlines
 from drld.messages.front.pump import TURN_FRAMES, Pump
 from drld.messages.front.timer import Timer
 from drld.messages.gate import Lane
+from drld.messages.topics import Topic
 from tests.unit.messages.made import datapath, message_limit
 
 
@@ -32,7 +33,9 @@ class Flow:
 
     def take(self) -> None:
         for at_ns, name in self.frames:
-            self.pump.arrived.append((at_ns, self, Frame(name.encode(), 0, "a", Place.KEEPS)))
+            self.pump.arrived.append(
+                (at_ns, self, Frame(name.encode(), 0, Topic("a"), Place.KEEPS))
+            )
         self.frames.clear()
         self.pump.touch(self)
 

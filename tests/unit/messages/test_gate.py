@@ -7,6 +7,7 @@ import tracemalloc
 from drld.messages.frame import Frame, Place
 from drld.messages.gate import Fate, memory
 from drld.messages.spec import Excess
+from drld.messages.topics import Topic
 
 from .made import MS, datapath, forwarded, frame, message_limit, offered, released
 
@@ -162,7 +163,7 @@ def test_the_memory_of_what_waits_is_counted() -> None:
     number = 5000
     tracemalloc.start()
     for each in range(number):
-        topic = f"topic/{each:08}"
+        topic = Topic(f"topic/{each:08}")
         made.gate.offer(lane, Frame(b"x" * (100 + each % 2), each << 20, topic, Place.KEEPS), each)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

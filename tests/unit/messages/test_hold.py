@@ -16,7 +16,7 @@ def a_hold(depth: float = 2, rate: int = RATE) -> Hold[str]:
 
 
 def offered(hold: Hold[str], names: str, at_ms: int = 0) -> list[bool]:
-    return [hold.offer(name, MESSAGE, at_ms * MS) for name in names]
+    return [hold.offer(name, at_ms * MS) for name in names]
 
 
 def test_a_burst_passes_and_the_next_waits_for_its_token() -> None:

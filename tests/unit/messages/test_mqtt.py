@@ -7,6 +7,7 @@ import pytest
 from drld.errors import FrameError
 from drld.messages.frame import Client, Frame, Place
 from drld.messages.mqtt import MAX_CONNECT, MqttReader, MqttReturns
+from drld.messages.topics import Topic
 from tests.fuzz.targets.mqtt import connect, packet, packets, text
 
 BOUND = 1000
@@ -65,7 +66,7 @@ def test_a_message_has_its_topic_and_its_end(version: int, qos: int, size: int) 
     fields = text("städte/ulm".encode()) + b"\0\7" * (qos > 0) + properties
     data = packet(0x31 | qos << 1, fields, b"x" * size)
     frame = one(reader, data)
-    assert frame == Frame(data, before + len(data), "städte/ulm", Place.KEEPS)
+    assert frame == Frame(data, before + len(data), Topic("städte/ulm"), Place.KEEPS)
     assert reader.forward(frame) == data
 
 

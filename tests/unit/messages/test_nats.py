@@ -9,6 +9,7 @@ import pytest
 from drld.errors import FrameError
 from drld.messages.frame import MAX_HEAD, Client, Frame, Place
 from drld.messages.nats import NatsReader, NatsReturns
+from drld.messages.topics import Topic
 from tests.fuzz.targets.broker_frames import read
 from tests.fuzz.targets.nats import CONNECT, INFO
 
@@ -54,7 +55,7 @@ def test_a_client_says_what_it_is() -> None:
 def test_a_message_has_its_subject(data: bytes) -> None:
     frames = list(NatsReader(BOUND).feed(data + data))
     ends = len(data), 2 * len(data)
-    assert frames == [Frame(data, end, "a.b", Place.KEEPS) for end in ends]
+    assert frames == [Frame(data, end, Topic("a.b"), Place.KEEPS) for end in ends]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def held(sent_ns: list[int], rate: int, burst: int) -> list[int]:
     hold: Hold[int] = Hold(Enforcement(fill_rate=rate * ITEM, depth=burst * ITEM), 0)
     left = dict.fromkeys(range(len(sent_ns)), 0)
     for number, at_ns in enumerate(sent_ns):
-        if hold.offer(number, ITEM, at_ns):
+        if hold.offer(number, at_ns):
             left[number] = at_ns
     while (due_ns := hold.due_ns) is not None:
         for message, waited_ns in hold.release(due_ns):

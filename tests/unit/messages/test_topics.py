@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drld.messages.topics import MAX_LEVELS, Notation, Topics, check
+from drld.messages.topics import MAX_LEVELS, Notation, Topic, TopicCache, Topics, check
 
 MQTT, NATS = Notation.MQTT, Notation.NATS
 
@@ -37,7 +37,7 @@ MQTT, NATS = Notation.MQTT, Notation.NATS
     ],
 )
 def test_filters_of_mqtt(text: str, topic: str, matches: bool) -> None:
-    assert Topics([(text, 1)], MQTT).match(topic) == ((1,) if matches else ())
+    assert Topics([(text, 1)], MQTT).search(topic) == ((1,) if matches else ())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_filters_of_mqtt(text: str, topic: str, matches: bool) -> None:
     ],
 )
 def test_filters_of_nats(text: str, subject: str, matches: bool) -> None:
-    assert Topics([(text, 1)], NATS).match(subject) == ((1,) if matches else ())
+    assert Topics([(text, 1)], NATS).search(subject) == ((1,) if matches else ())
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,37 @@ def test_what_is_no_filter(notation: Notation, text: str) -> None:
 def test_all_filters_that_match_are_found_in_their_order() -> None:
     filters = ["a/b", "#", "+/b", "a/#", "a/+", "a/b/#", "b/#", "a/b"]
     topics = Topics(zip(filters, range(8), strict=True), MQTT)
-    assert topics.match("a/b") == (0, 1, 2, 3, 4, 5, 7)
-    assert topics.match("a/b/c") == (1, 3, 5)
-    assert topics.match("c") == (1,)
+    assert topics.search("a/b") == (0, 1, 2, 3, 4, 5, 7)
+    assert topics.search("a/b/c") == (1, 3, 5)
+    assert topics.search("c") == (1,)
 
 
-def test_topics_are_remembered_up_to_a_bound() -> None:
-    topics = Topics([("#", 1)], MQTT, remembered=10)
+def test_a_topic_keeps_what_one_trie_has_found() -> None:
+    first, second = Topics([("#", 1)], MQTT), Topics([("a/+", 2)], MQTT)
+    topic = Topic("a/b")
+    assert first.match(topic) == (1,)
+    assert first.match(topic) is topic.values
+    assert second.match(topic) == (2,)
+    assert first.match(topic) == (1,)
+
+
+def test_topics_are_cached_up_to_a_bound() -> None:
+    cache = TopicCache(bytes.decode, 10)
     for number in range(1000):
-        assert topics.match(str(number)) == (1,)
-        assert topics.match("x" * 1000 + str(number)) == (1,)
-        assert len(topics._found) <= 10
-    assert all(len(topic) < 10 for topic in topics._found)
+        raw = str(number).encode()
+        assert cache[raw] is cache[raw]
+        assert cache[raw] == str(number)
+        assert cache[b"x" * 1000 + raw] == "x" * 1000 + str(number)
+        assert len(cache) <= 10
+    assert all(len(raw) < 10 for raw in cache)
+
+
+def test_a_topic_that_is_none_is_refused_each_time() -> None:
+    cache = TopicCache(bytes.decode)
+    for _ in range(2):
+        with pytest.raises(UnicodeDecodeError):
+            cache[b"\xff"]
+    assert not cache
 
 
 def test_a_search_looks_at_no_filter_that_does_not_match() -> None:
@@ -117,7 +136,7 @@ def test_a_search_looks_at_no_filter_that_does_not_match() -> None:
                 if found is not None
             ]
             count += len(nodes)
-        assert topics.match("t/5/x") == (5,)
+        assert topics.search("t/5/x") == (5,)
         return count
 
     assert visited(10) == visited(10_000) == 3
@@ -125,6 +144,6 @@ def test_a_search_looks_at_no_filter_that_does_not_match() -> None:
 
 def test_a_long_topic_is_cut_only_as_deep_as_the_filters_are() -> None:
     topics = Topics([("a/+/#", 1), ("a/+", 2)], MQTT)
-    assert topics.match("a" + "/b" * 100_000) == (1,)
-    assert topics.match("a/b/") == (1,)
-    assert topics.match("a/b") == (1, 2)
+    assert topics.search("a" + "/b" * 100_000) == (1,)
+    assert topics.search("a/b/") == (1,)
+    assert topics.search("a/b") == (1, 2)
