@@ -166,3 +166,6 @@ def test_messages_under_many_limits_all_pass(tmp_path: Path) -> None:
     assert field.round() > 0
     assert field.round() > 0
     assert field.datapath.read(7, field.now_ns).arrived_items > 0
+    assert {*field.entries} == {f"city/{it}/traffic".encode() for it in range(1, 101)}
+    assert field.look_up() > 0
+    assert all(looked_up for (looked_up,) in field.entries.values())
