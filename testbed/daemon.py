@@ -27,13 +27,13 @@ class Daemon:
     """`python -m drld` in a namespace."""
 
     def __init__(self, document: dict[str, Any], state: Path, namespace: str) -> None:
-        """Its files are in `state`; `document` is its configuration, without its control socket."""
+        """`state`: its directory; `document`: its configuration without a control socket."""
         self.name: str = document["limiter"]["name"]
         self.document = document
         self.namespace = namespace
         self.file = state / f"{self.name}.toml"
         self.control = state / f"{self.name}.sock"
-        """Its control socket, as it sees it."""
+        """The path of the control socket in the daemon's view of the file system."""
         self._process: Child | None = None
 
     @property
@@ -43,18 +43,18 @@ class Daemon:
 
     @property
     def process(self) -> Child:
-        """Its process, or the last one."""
+        """The daemon's process, or its last one."""
         assert self._process is not None, "not started"
         return self._process
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The id of the daemon's process."""
         return self.process.pid
 
     @property
     def socket(self) -> Path:
-        """Its control socket, as this process sees it."""
+        """The path of the control socket in this process's view of the file system."""
         return self.control
 
     def write(self) -> None:
@@ -95,7 +95,7 @@ class Daemon:
         return httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=timeout_s)
 
     async def ask(self, path: str) -> Any:
-        """Its answer to a request.
+        """The daemon's answer to a request.
 
         Raises:
             MeasurementError: there is no answer for a long time.

@@ -72,7 +72,7 @@ class DaemonFleet:
         self.absences: dict[str, list[tuple[float, float]]] = {}
         """Planned absences of a limiter: (from, to), unix time, s."""
         self._begun: dict[str, tuple[float, float]] = {}
-        """By daemon, the clock from which its costs count."""
+        """The clock from which a daemon's costs count, by daemon."""
 
     async def start(self, crew: Crew, state: Path) -> None:
         """Start limiting; return when all limiters are ready and connected."""

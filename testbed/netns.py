@@ -93,7 +93,7 @@ def remove_stale() -> list[str]:
 
 
 def _mounts(directory: Path) -> list[str]:
-    """Where file systems are mounted below a directory."""
+    """The mount points below a directory."""
     lines = Path("/proc/self/mounts").read_text(encoding="ascii", errors="replace").splitlines()
     return [line.split()[1] for line in lines if line.split()[1].startswith(f"{directory}/")]
 

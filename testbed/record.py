@@ -36,7 +36,7 @@ from testbed.webrecord import OVERHEAD, SiteReport, received_in, web_record
 
 SERIES_STEP_S = 0.05
 MOST_FLOW_SERIES = 200
-"""With more flows than these the record has means only: thousands of series help no reader."""
+"""A record of more flows has means only: thousands of series help no reader."""
 _UNDER_WAY = 64 * MTU
 FLEET = "fleet"
 """Stands for all limiters together."""
@@ -332,7 +332,7 @@ def _believed(believed: BelievedTotal, begin_s: float) -> dict[str, Any]:
 def _series(
     limiters: Sequence[str], seen: Observation, end_s: float
 ) -> dict[str, list[tuple[float, int, int, int | None]]]:
-    """For each limiter (start of the interval, forwarded, arrived, local limit at its end)."""
+    """Rows of each limiter: start of the interval, forwarded, arrived, local limit at its end."""
     found = {}
     for limiter in limiters:
         forwarded = seen.counters[f"forwarded/{limiter}"]

@@ -106,11 +106,11 @@ class Plan:
     path: dict[str, str]
     """Limiter of a group's packets, by group."""
     source_address: dict[str, str]
-    """By group."""
+    """The address of each group's source, by group."""
     sink_address: dict[str, str]
-    """By limiter."""
+    """The address of each limiter's sink, by limiter."""
     gossip_address: dict[str, str]
-    """By limiter."""
+    """The gossip address of each limiter, by limiter."""
     senders: dict[str, str] = field(default_factory=dict)
     """Role of the sending namespace, by group: the group's own, or its limiter's."""
     ecn: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ class Certificate(NamedTuple):
 
 
 def authority(directory: Path, name: str) -> Certificate:
-    """One who signs others, and says so, as Python asks from 3.13 on."""
+    """An authority that signs others; its certificate says so, as Python 3.13 requires."""
     return _made(
         directory,
         name,

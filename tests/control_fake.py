@@ -387,7 +387,7 @@ class FakeDaemon:
         return self.entries
 
     async def change_limits(self, change: Change, by: Credentials) -> ChangeReport:
-        """As the daemon does it, but for the datapath and the disk."""
+        """Do as the daemon does, but for the datapath and the disk."""
         before, self.configuration = self.configuration, self.configuration.changed(change)
         found = differences(tables(before.document()), tables(self.configuration.document()))
         saved = str(self.configuration.drop_in) if change.save else None

@@ -12,7 +12,7 @@ from .factories import TICK_NS
 
 ELEPHANTS = 20
 PACKETS = 400
-"""Of 1,500 bytes in a tick: 96 Mbit/s."""
+"""Packets of 1,500 bytes in a tick: 96 Mbit/s."""
 LENGTH = 1500
 TICKS_A_SECOND = 10**9 // TICK_NS
 

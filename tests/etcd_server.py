@@ -34,14 +34,14 @@ _PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}
 
 @functools.cache
 def _options() -> tuple[str, ...]:
-    """What makes tests fast, where the server knows it (3.4)."""
+    """Options that make tests fast, if the server knows them (3.4)."""
     help_ = subprocess.run([program("etcd"), "--help"], capture_output=True, text=True, check=False)
     fast = "--unsafe-no-fsync"
     return (fast,) if fast in help_.stdout + help_.stderr else ()
 
 
 def _free_ports() -> Iterator[int]:
-    """Ports on 127.0.0.1 that nobody has, each once.
+    """Free ports on 127.0.0.1, each once.
 
     A server that is down for a moment must find its own again, so they are none that the kernel
     gives out to whoever asks for any, nor those of another process of the same run.
@@ -95,7 +95,7 @@ class EtcdServer:
                     *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                     *("--initial-cluster", self.cluster),
-                    # Who is alone waits for nobody's vote.
+                    # A server alone waits for no other's vote.
                     *("--heartbeat-interval", "10", "--election-timeout", "100"),
                     *_options(),
                     *self._arguments,
@@ -129,14 +129,14 @@ class EtcdServer:
         return False
 
     def kill(self) -> None:
-        """As a machine that loses power does; what it has acknowledged is there after a start."""
+        """End it like a machine that loses power; acknowledged writes are there after a start."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(DEADLINE_S)
             self._process = None
 
     def freeze(self) -> None:
-        """It accepts connections, and says nothing any more."""
+        """Stop it: it accepts connections, and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
@@ -169,7 +169,7 @@ class EtcdServer:
         return self._process is not None
 
     def status(self) -> Any:
-        """What it says of itself and its cluster."""
+        """The server's report on itself and its cluster."""
         return self.call("maintenance/status", {})
 
     @property
@@ -251,7 +251,7 @@ class EtcdCluster:
             server.kill()
 
     def leader(self) -> EtcdServer:
-        """Who leads, in its own eyes; there may be none for a moment."""
+        """The leader that this server believes in; there may be none for a moment."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             for server in self.servers:

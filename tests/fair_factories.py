@@ -1,4 +1,4 @@
-"""What `fair` decides upon, with only what a test cares about spelled out."""
+"""Made-up inputs of `fair`; a test names only the fields that it needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sampled(rate: float, *, hit: bool = False, age_ns: int = 10 * NS_PER_S) -> F
 
 
 def demand(*sample: FlowState, rest: float = 0.0, forwarded: int = 0, **changes: Any) -> Demand:
-    """Of these flows, and `rest` bytes/s of others."""
+    """The demand of these flows, and of `rest` bytes/s of other flows."""
     rate = sum(flow.fast for flow in sample) + rest
     values: dict[str, Any] = {
         "rate": rate,
@@ -62,7 +62,7 @@ def in_force(limit: float = LIMIT, **changes: Any) -> InForce:
 
 
 def believed(remote: float, told: float = 0.0, news_ns: int = 4 * TICK_NS) -> GlobalView:
-    """What a limiter with a peer knows; `told`: the least that it told within the age of news."""
+    """The view of a limiter with a peer; `told`: the least value told within the age of news."""
     peers = frozenset({"other"})
     return GlobalView(remote=remote, connected=peers, age_ns=0, told=told, news_ns=news_ns)
 
@@ -80,7 +80,7 @@ def settled(
     ticks: int = 100,
     **changes: Any,
 ) -> Allocation:
-    """What a limiter comes to whose flows go on like that, and forward what they may."""
+    """The final allocation of a limiter whose flows go on like that, and forward all they may."""
     fair = make()
     limit = limit or in_force()
     told, forwarded = 0.0, 0

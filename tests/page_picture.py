@@ -28,7 +28,7 @@ from .page_fleet import Flow, PageDaemon, limit
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "page.png"
 SIZE = (1100, 900)
 COLOURS = 96
-"""Of the picture: enough for text, and a third of the bytes."""
+"""The colours of the picture: enough for text, and a third of the bytes."""
 BEGAN_S = 1_700_000_000
 LASTS_S = 300
 

@@ -26,7 +26,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 class Host:
-    """What a daemon is to its agent: it notes what comes into force, and refuses some of it."""
+    """A daemon as its agent sees it: it records the limits in force, and refuses some."""
 
     def __init__(self, server: EtcdServer, directory: Path, number: int, **changes: Any) -> None:
         self.refuses: set[str] = set()

@@ -26,7 +26,7 @@ def registry_spec(**changes: Any) -> RegistrySpec:
 
 
 def file_spec(name: str = "a", number: int = 1, **changes: Any) -> LimiterSpec:
-    """What the file of a limiter with a registry says."""
+    """The configuration file of a limiter with a registry."""
     spec = limiter_spec(name=name, listen=address(number), peers=(), registry=registry_spec())
     return replace(spec, **changes)
 

@@ -26,7 +26,7 @@ def steps(*values: tuple[float, float]) -> Rate:
 
 
 def changing(before: float, between: float, after: float) -> Rate:
-    """Of figure 7: until 15 s, until 31 s, and then."""
+    """Rates of figure 7: until 15 s, until 31 s, and then."""
     return steps((0, before), (15, between), (31, after))
 
 

@@ -78,7 +78,7 @@ PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
 OF_PLANES = ("drld/capture", "drld/messages", "drld/requests")
-"""With their subfolders. Nothing else knows a plane, the daemon included."""
+"""The folders of planes, with their subfolders. No other module knows a plane."""
 FORBIDDEN = {
     "asyncio",
     "bcc",
@@ -98,7 +98,7 @@ FORBIDDEN = {
 
 
 def modules(folder: str) -> Iterator[Path]:
-    """Those of one folder; `__main__` only starts a shell."""
+    """The modules of one folder without `__main__`, which only starts a shell."""
     return (path for path in (ROOT / folder).glob("*.py") if path.name != "__main__.py")
 
 
@@ -162,7 +162,7 @@ def test_pure_modules_import_no_shell(path: Path) -> None:
 
 
 def test_modules_that_planes_share_import_no_plane() -> None:
-    """What they register is found by their names, which stand in one place."""
+    """Registered modules are found by their names, which stand in one place."""
     assert {*planes.PLANES} <= {*PLANES}
     for path in ALL:
         if not relative(path).startswith(OF_PLANES):
@@ -196,7 +196,7 @@ def test_the_simulated_tcp_knows_neither_fleet_nor_limiter(path: Path) -> None:
 
 
 def test_the_client_library_knows_nothing_of_the_limiter() -> None:
-    """So an application that imports it imports neither trio nor what reads configurations."""
+    """An application that imports it imports neither trio nor the reader of configurations."""
     for path in (ROOT / "drld/client").rglob("*.py"):
         ours = {name for name in imports(path) if folder_of(name) is not None}
         assert {name for name in ours if not within(name, "drld.client")} <= {

@@ -46,7 +46,7 @@ def pushsum(
     *,
     epoch: int = 0,
 ) -> PushsumUpdate:
-    """Of a sender that hears its receiver if it gives it weight."""
+    """An update whose sender hears its receiver if it gives the receiver weight."""
     return PushsumUpdate(limit_id, sequence, quantity, weight > 0, value, epoch, weight)
 
 
@@ -59,12 +59,12 @@ def tree(
     *,
     quantity: Quantity = Quantity.RATE,
 ) -> TreeUpdate:
-    """Of a sender that hears its receiver if it counts any members."""
+    """An update whose sender hears its receiver if it counts any members."""
     return TreeUpdate(limit_id, sequence, quantity, members > 0, value, role, members)
 
 
 def kind_of(message: object) -> int:
-    """Of an update or a control message."""
+    """The datagram of an update or a control message."""
     if isinstance(message, Update):
         return CODECS[type(message)].kind
     return message.kind if isinstance(message, Control) else Kind.HELLO

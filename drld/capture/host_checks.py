@@ -27,7 +27,7 @@ class Trial:
     wanted: str
     """`packets.datapath`."""
     refusals: Mapping[str, str | None]
-    """By datapath why it cannot be had; None: it can. Those that were not tried are missing."""
+    """The reason why each tried datapath fails, by its name; None: it works."""
 
 
 def trial(facts: Trial | None) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def trial(facts: Trial | None) -> Iterator[Finding]:
 
 
 def in_use(report: DatapathReport) -> Iterator[Finding]:
-    """What the daemon says of its datapath."""
+    """The datapath in use, as the daemon reports it."""
     check, counters = "datapath in use", report["counters"]
     if "no kernel datapath: " in report["reason"]:
         reason = report["reason"].partition("no kernel datapath: ")[2]
@@ -146,18 +146,18 @@ class Interface:
     queueing: str = ""
     """Kind of its queueing discipline."""
     offloads: Collection[str] = ()
-    """Of `gro`, `gso`, `tso` and `lro` those that are on."""
+    """The offloads in use, among `gro`, `gso`, `tso` and `lro`."""
     xdp: bool = False
     below: Sequence[str] = ()
-    """The interfaces that it lies on."""
+    """The interfaces below it."""
     master: str = ""
-    """The bridge or bond that it is a member of."""
+    """The bridge or bond above it."""
     reverse_path: int = 0
     """The rp_filter in force: 1 is strict."""
     before: Mapping[Direction, Sequence[str]] = field(default_factory=dict)
     """Programs and filters of others that meet packets before drld's."""
     after: Mapping[Direction, Sequence[str]] = field(default_factory=dict)
-    """Those that meet them after."""
+    """Programs and filters of others that meet packets after drld's."""
 
 
 def interfaces(

@@ -126,7 +126,7 @@ class _Registry:
         )
 
     async def applied(self, names: Sequence[str], revision: int) -> float:
-        """When all of these members have a revision in force."""
+        """Wait until all of these members have a revision in force; return the time."""
 
         def have(values: Values) -> bool:
             said = [values.get(f"alive/{name}") for name in names]

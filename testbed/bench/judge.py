@@ -1,4 +1,4 @@
-"""Where nfqueue's Python spends its time on a packet: the whole verdict, and its parts.
+"""The time that nfqueue's Python takes for a packet: the whole verdict, and its parts.
 
 Processor time of this process alone, so that neither the kernel nor the queue's library is in it.
 The packets are plain UDP of one flow, as in the benchmark `pps`.

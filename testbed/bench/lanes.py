@@ -199,7 +199,7 @@ class Field:
     lanes: Sequence[Lane]
     contestants: Sequence[Contestant]
     disqualified: dict[str, str] = field(default_factory=dict)
-    """By contestant, at the end: the reason why its figures do not count."""
+    """The reason why a contestant's figures do not count, by contestant."""
 
     async def alternate(
         self,

@@ -71,7 +71,7 @@ def _lookup(prefix: bool) -> Code:
 
 
 def _addresses(prefix: bool, first: str, count: int) -> Map:
-    """That many addresses from `first` on, each with its number."""
+    """`count` addresses from `first` on, each with its number."""
     head = struct.pack("=I", _PREFIX_BITS) if prefix else b""
     start = int(ipaddress.IPv4Address(first))
     content = {

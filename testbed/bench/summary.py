@@ -1,4 +1,4 @@
-"""What a benchmark found: samples of figures, their medians with their spread, goals. Pure."""
+"""The findings of a benchmark: samples of figures, medians with their spread, goals. Pure."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Tcp:
         return await self.through([lane])
 
     async def through(self, lanes: Sequence[Lane]) -> Sample:
-        """As `measure`, with the connections spread over lanes."""
+        """Do as `measure`, with the connections spread over lanes."""
         found = await self._ask(lanes, drain=True)
         return {quantity: found[quantity] for quantity in ("bps", "cpu_s_per_gb")}
 

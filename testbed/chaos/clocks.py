@@ -37,7 +37,7 @@ def library(state: Path) -> Path:
 
 
 def environment(shim: Path, clock: Path) -> dict[str, str]:
-    """Of a daemon whose clock has the offset of a file."""
+    """The environment of a daemon whose clock has the offset that a file holds."""
     return {"LD_PRELOAD": str(shim), "DRLD_CHAOS_CLOCK": str(clock)}
 
 

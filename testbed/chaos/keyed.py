@@ -39,7 +39,7 @@ from testbed.harness.page import Page
 BACK_S = 3.0
 """After a fault, until all know everything again: contact takes a ping of a second."""
 TOLD_S = 2.0
-"""Until a daemon that is ready again was told everything by its peers, the same."""
+"""The time until a restarted daemon knows all that its peers know, s."""
 BYTES = 0.03
 """Greatest difference between what daemons and the interface say, of the whole."""
 COUNTED = 0.95

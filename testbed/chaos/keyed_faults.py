@@ -23,7 +23,7 @@ ROUND_S = 0.05
 REPEAT_S = 4 * ROUND_S
 """`drld.requests.keyed_limit.REPEAT_ROUNDS`."""
 DELAY_S = 0.01
-"""Of news without a fault: two milliseconds, and the daemons' turns."""
+"""The delay of news without a fault, s: two milliseconds, and the daemons' turns."""
 RARE = 0.001
 HOSTILE_PER_S = 2_000
 _CROWD = 2 * CAPACITY // 3
@@ -44,7 +44,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to the fleet for some seconds."""
+    """A fault, which lasts some seconds."""
 
     title: str
     loss: float = 0.0
@@ -85,7 +85,7 @@ def news_s(fault: Fault, slowest_s: float) -> float:
 
 
 def environment(fault: Fault, directory: Path) -> dict[str, str]:
-    """What daemons need for a fault."""
+    """The environment that daemons need for a fault."""
     if not fault.clocks:
         return {}
     for own in range(NODES):

@@ -22,7 +22,7 @@ from testbed.chaos.local_fleet import PORT, LocalFleet
 
 NODES = 3
 CAPACITY, RATE_S = 60, 5
-"""Of each key."""
+"""The burst of each key, and its rate, tokens/s."""
 DEMAND_S = 30
 """Alice's requests a second, at all limiters together."""
 BUCKET = Policy(CAPACITY, RATE_S)
@@ -41,10 +41,10 @@ match = {{{{ namespace = "api", per = "user" }}}}
 
 @dataclass
 class Log:
-    """What the clients saw."""
+    """The clients' record of their requests."""
 
     admitted: list[tuple[float, int]] = field(default_factory=list)
-    """When, and at which limiter, of alice's."""
+    """The time of each admitted request of alice's, and the limiter that admitted it."""
     asked: int = 0
     failed: int = 0
     slowest_s: float = 0.0
@@ -72,9 +72,9 @@ class Scene(LocalFleet):
         self.clients: list[httpx.AsyncClient] = []
         self.asking = True
         self.thawed_s = [0.0] * NODES
-        """When each daemon was let go on last: it decided nothing before."""
+        """The time since which each daemon runs again; it decided nothing in its pause."""
         self.gone_bytes = 0
-        """What daemons that were killed had sent."""
+        """The bytes that killed daemons had sent."""
         self.hostile = 0
         """Datagrams that an attacker sent."""
 
@@ -89,12 +89,12 @@ class Scene(LocalFleet):
         return found
 
     async def said_bytes(self, own: int) -> int:
-        """What a daemon says that it has sent: gossip and deltas, bytes of IP packets."""
+        """The bytes of IP packets that a daemon reports as sent: gossip and deltas."""
         status = await self.control(own, "/v1/status")
         return int(status["gossip"]["bytes_sent"] + status["deltas"]["bytes_sent"])
 
     async def bytes_sent(self) -> tuple[int, int]:
-        """What the interface has sent, and what the daemons say of it, bytes of IP packets."""
+        """The bytes of IP packets that the interface has sent, and that the daemons report."""
         said = sum([await self.said_bytes(own) for own in range(NODES)]) + self.gone_bytes
         # Loopback counts IP packets, without a header of Ethernet.
         return int(self.inside("cat", "/sys/class/net/lo/statistics/tx_bytes")), said

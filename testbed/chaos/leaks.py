@@ -88,7 +88,7 @@ def _filters(namespace: str) -> list[str]:
 
 
 def _lines(command: str) -> list[str]:
-    """What a command prints; nothing where the kernel lacks its subject."""
+    """The lines that a command prints; none if the kernel lacks its subject."""
     return netns.run(command.split(), check=False).splitlines()
 
 

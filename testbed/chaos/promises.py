@@ -1,4 +1,4 @@
-"""What the suite promises: the least use of the limit, and the bound on bytes.
+"""The promises of the suite: the least use of the limit, and the bound on bytes.
 
 The least use of the limit while limiters leave the count and return is the sum of five terms
 (docs/chaos.md, "What stays in use"). The first depends on the fabric, and the next three have no

@@ -25,7 +25,7 @@ FAULTS: Mapping[str, Fault] = {
     )
     for fault in kind.FAULTS
 }  # fmt: skip
-"""In the order of the help."""
+"""All faults, in the order of the help."""
 
 _WAYS = (KERNEL, NFQUEUE)
 

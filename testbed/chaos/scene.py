@@ -110,7 +110,7 @@ class Scene:
     sink: Child
     crew: Crew
     seen: Seen
-    """At the sink up to now."""
+    """The packets and canaries that the sink has received up to now."""
     rng: Random
     datapath: str
     load: Load

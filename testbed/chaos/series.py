@@ -24,7 +24,7 @@ WINDOW_S = 1.0
 FULL = 0.9
 """A fleet is back when each mean of `WINDOW_S` is at least this part of the limit."""
 LEAST_SHARE = 0.5
-"""And when each limiter has at least this part of its even share: the split is back."""
+"""The split is back when each limiter has at least this part of its even share."""
 _FLOOR_PACKETS, _PACKET_BYTES = 12, 1500
 """The least depth of an FPS bucket."""
 

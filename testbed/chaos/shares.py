@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """What a limiter has of a limit from a time on: rate a second and depth."""
+    """A limiter's part of a limit from a time on: its rate a second and its depth."""
 
     rate: float
     depth: float
 
 
 NONE = Part(0.0, 0.0)
-"""What a dead limiter has."""
+"""The part of a dead limiter."""
 
 
 class Shares:
@@ -25,7 +25,7 @@ class Shares:
         self._changes: list[tuple[float, int, Part]] = []
 
     def note(self, at_s: float, own: int, part: Part) -> None:
-        """Take in what a limiter has from a time on."""
+        """Record a limiter's part from a time on."""
         self._changes.append((at_s, own, part))
 
     def largest(self) -> Part:

@@ -38,7 +38,7 @@ from testbed.harness.finding import Check
 from testbed.interrupt import run_to_end
 
 RECORD, LEFT = "record", "left"
-"""What an answer that is no step holds; the last one holds `LEFT`."""
+"""The keys of an answer that is no step; the last answer has `LEFT`."""
 _FAULT_S = {False: 30.0, True: 15.0}
 """Expected duration of a fault with the time around it, by `--quick`."""
 _LASTS_S = 1.0
@@ -57,7 +57,7 @@ _BEFORE_S, _COURSE_S = 2.0, 0.2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a stage does."""
+    """The work of one stage."""
 
     faults: list[str]
     datapath: str

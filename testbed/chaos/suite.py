@@ -31,7 +31,7 @@ class Titled(Protocol):
 
     @property
     def title(self) -> str:
-        """What is done, in words."""
+        """The faults and the fleet, in words."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Suite:
     facts: Mapping[str, str]
     """Keys of facts in a record, by the heads of their columns."""
     load: str
-    """What the fleet does, for the page."""
+    """The traffic of the fleet, for the page."""
     own: bool = False
     """Whether faults have promises of their own."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 NICE = -10
 _GROUP = "/proc/self/autogroup"
 RAISED = f'echo {NICE} 2>/dev/null >{_GROUP}; exec nice -n {NICE} "$@"'
-"""For a shell, whose arguments are the command."""
+"""A shell script whose arguments are the command to run."""
 
 
 def be_urgent() -> None:

@@ -17,7 +17,7 @@ CHURN = "churn"
 """Limiters die and come back all the time."""
 
 _INTERVALS = 300
-"""Those of a case, about."""
+"""The approximate number of intervals of a case."""
 DELAY_MS = 20
 """The default delay of paths, one way."""
 

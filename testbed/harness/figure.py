@@ -16,7 +16,7 @@ class Figure:
     """A figure or a table of the paper, or a study of our own."""
 
     name: str
-    """Its name on the command line, and of its directory."""
+    """The name on the command line and of the figure's directory."""
     title: str
     paper: str
     """The paper's statement, in a sentence or two."""

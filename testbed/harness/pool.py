@@ -32,12 +32,12 @@ class Pool:
         self.waiting = list(tasks)
         """May be changed at any time: a task that comes back is another attempt."""
         self.running: dict[Task, tuple[float, str]] = {}
-        """By task, when it began, s, and its present step."""
+        """The begin of each running task, s, and its present step."""
         self._room = room
         self._board = board
         self._done = 0
         self._taken: dict[bool, tuple[float, float]] = {}
-        """By `Task.simulated`: expected and real duration of the finished tasks, s."""
+        """Expected and real duration of the finished tasks, s, by `Task.simulated`."""
         self._end_s = 0.0
         self._estimated_s = float("-inf")
         self._logs: Path

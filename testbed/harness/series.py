@@ -44,10 +44,10 @@ class Planned(Protocol):
 
     @property
     def alone(self) -> bool:
-        """On the testbed: no other run may be beside it."""
+        """Whether no other run may be beside its runs on the testbed."""
 
     def plan(self, quick: bool) -> Plan:
-        """Its runs."""
+        """The runs of the series."""
 
     def tasks(
         self, quick: bool, room: Room, runs: Sequence[tuple[str, int]] | None = None
@@ -86,9 +86,9 @@ class Series:
     paces: Mapping[str, float] = field(default_factory=dict)
     """The pace of some allocators, where it differs."""
     overhead_s: float = 5.0
-    """On the testbed: duration of a run's start and end, s."""
+    """The duration of a run's start and end on the testbed, s."""
     alone: bool = False
-    """On the testbed: no other run may be beside it, because it takes most of the host."""
+    """Whether no other run may be beside it on the testbed: it takes most of the host."""
 
     def load(self, quick: bool) -> Experiment:
         """The experiment as it will run.

@@ -43,7 +43,7 @@ def syn_timeout_ns(syns: int) -> int:
 
 
 class Hop(Protocol):
-    """What decides about packets between sender and receiver."""
+    """A device between sender and receiver that decides about each packet."""
 
     def passes(self, flow: FlowId, length: int, capable: bool = False) -> int:
         """The verdict on a packet of `length` bytes (`drld.police.policer`)."""
@@ -58,7 +58,7 @@ class Path:
     host: Hop
     """The limiter between."""
     phase_ns: int
-    """When the jiffies of the group's hosts begin."""
+    """The begin of the jiffies of the group's hosts, ns."""
     window: int | None = None
     """The receivers' window, bytes; None: it is never full."""
     congestion: str = "reno"
@@ -117,7 +117,7 @@ class Stream:
         self.sender.start()
 
     def _length(self, segment: int) -> int:  # noqa: ARG002 -- where all are full
-        """Of its packet."""
+        """The length of the segment's packet, bytes."""
         return MTU
 
     def _deliver(self, segments: int) -> None:

@@ -20,7 +20,7 @@ _SHIFT = 3
 
 
 def expiry_ns(when_ns: int, now_ns: int, phase_ns: int = 0) -> int:
-    """When a timer asked for `when_ns` fires; jiffies begin at `phase_ns`."""
+    """The time at which a timer set to `when_ns` fires; jiffies begin at `phase_ns`."""
     ahead = whole_jiffies_ns(when_ns - now_ns)
     granule = JIFFY_NS
     while ahead >= _LEVEL * granule:

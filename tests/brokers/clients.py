@@ -1,4 +1,4 @@
-"""What the clients of MQTT here have in common: their arguments, and what they print."""
+"""The common part of the MQTT clients: their arguments and their output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Job:
     qos: int
     count: int
     size: int
-    """Of each payload, bytes at least."""
+    """The least size of each payload, bytes."""
     alias: bool
     """Whether all messages but the first have an alias in the place of the topic."""
     keep_alive_s: int
@@ -32,12 +32,12 @@ class Job:
     """The certificate of a server with TLS."""
 
     def payload(self, number: int) -> str:
-        """Of a message."""
+        """The payload of a message."""
         return f"{number} ".ljust(self.size, "x")
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """For TLS, if there is any."""
+        """The client's TLS context; None: no TLS."""
         return ssl.create_default_context(cafile=self.authority) if self.authority else None
 
 
@@ -46,7 +46,7 @@ Heard: TypeAlias = tuple[list[str], list[int]]
 
 
 def jobs() -> list[Job]:
-    """From the command line: the same for each case, with a topic of its own."""
+    """Read the plan of each case from the command line; each case has a topic of its own."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--case", dest="cases", action="append", default=[], help="VERSION/QOS")

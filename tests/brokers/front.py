@@ -35,7 +35,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Front:
-    """Where clients connect, and the limits there."""
+    """The front of one broker: its address and its limits."""
 
     port: int
     datapath: MessageDatapath
@@ -136,7 +136,7 @@ class Clients:
 
 
 async def run(module: str, *arguments: object) -> Any:
-    """What a client prints when it is done."""
+    """The output of a client at its end."""
     done = await trio.run_process(
         [sys.executable, "-m", f"tests.brokers.{module}_client", *map(str, arguments)],
         cwd=ROOT,

@@ -21,7 +21,7 @@ SUBJECT = "limited.a"
 
 
 class Heard(list[Msg]):
-    """What a subscriber has got. nats-py calls it after the answer to a flush that came later."""
+    """The messages that a subscriber has got; nats-py appends after the answer to a later flush."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ class BareFleet:
         of.receive(sender, update, self.now_ns)
 
     def rounds(self, count: int, cut: Collection[tuple[str, str]] = ()) -> None:
-        """Have everybody tick and everything arrive, so many times, but for links that are cut."""
+        """Have all limiters tick `count` times, and all updates arrive but those of cut links."""
         for _ in range(count):
             for name in self.names:
                 self.tick(name)

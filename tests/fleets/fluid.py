@@ -82,5 +82,5 @@ class FluidDatapath(MemoryDatapath):
 
     @property
     def falls_back_ns(self) -> int:
-        """When it enforces its static share, if the daemon does nothing more."""
+        """The time from which it enforces its static share if the daemon does nothing more, ns."""
         return self._heartbeat_ns + self._grace_ns + 1

@@ -27,7 +27,7 @@ from .limiters import Fleet
 ITEM = 1_000_000
 MESSAGES = Unit("messages", ITEM, 1, 10**7 * ITEM, 10**6 * ITEM)
 RATE, BURST = 1_100, 26
-"""Of the limit, in messages."""
+"""Rate and burst of the limit, in messages."""
 
 
 class HoldDatapath(MemoryDatapath):
@@ -43,7 +43,7 @@ class HoldDatapath(MemoryDatapath):
         self.room = 1 << 62
         """Messages that may wait; TCP holds the publishers of further ones back."""
         self.waited_ns: list[tuple[int, int]] = []
-        """Of the messages that left: when, and how long they had waited, ns."""
+        """The time at which each message left, and its wait, ns."""
         self._hold: Hold[int] = Hold(self.record, 0)
         self._rng = rng
         self._read_ns = 0

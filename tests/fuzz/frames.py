@@ -33,7 +33,7 @@ def frame(packet: bytes, tags: int = 0) -> bytes:
 
 
 def packet_of(data: bytes) -> bytes | None:
-    """What is in a frame behind two VLAN tags at most; None if it is no IP."""
+    """The IP packet in a frame with two VLAN tags at most; None: the frame has none."""
     offset = 12
     for _ in range(3):
         ethertype = data[offset : offset + 2]

@@ -1,4 +1,4 @@
-"""What any fuzzer ever found, and every target's valid inputs: judged again, each time."""
+"""All findings of fuzzers, and the valid inputs of every target, judged again."""
 
 from __future__ import annotations
 

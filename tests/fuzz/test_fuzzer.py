@@ -1,4 +1,4 @@
-"""What scripts/fuzz does around the coverage-guided fuzzer itself."""
+"""The work of scripts/fuzz around the coverage-guided fuzzer."""
 
 from __future__ import annotations
 

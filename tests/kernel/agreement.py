@@ -175,7 +175,7 @@ class _Sides:
             assert flows == [(identity, header.length)], example
 
     def _note(self, header: Header, matched: tuple[LimitSpec, ...]) -> None:
-        """What the counters must say from now on."""
+        """Add a packet to the expected counters."""
         for limit in matched:
             self._counts[limit.id][0] += header.length
             self._counts[limit.id][1] += 1
@@ -206,4 +206,4 @@ def seeds() -> list[bytes]:
 
 
 TARGET = Target(check, seeds, max_bytes=min(600, LONGEST))
-"""For scripts/fuzz, as root: coverage is that of the Python parser."""
+"""The target of scripts/fuzz, as root; coverage is that of the Python parser."""

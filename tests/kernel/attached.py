@@ -1,4 +1,4 @@
-"""What is attached in the limiter's namespace, by either way, and how to take it away by hand."""
+"""The programs attached in the limiter's namespace, by either way, and their removal by hand."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Bench:
         }
 
     def adopt(self, apply: Code) -> None:
-        """What the next daemon does after a crash: find the maps that the program keeps."""
+        """Find the maps that the program keeps, as the next daemon does after a crash."""
         state = State.adopt(self.state.handover_ids, apply)
         self.state.close()
         self.state = state

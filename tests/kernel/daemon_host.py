@@ -29,7 +29,7 @@ SHARED = 'rate = "10mbit"\nburst = "75kB"\nallocator = "fps"\nmatch = { out = "o
 
 
 on_one = pytest.mark.parametrize("datapath", ["kernel"], indirect=True)
-"""For tests in which no datapath takes part: of files, peers and the control socket."""
+"""Marks tests in which no datapath takes part: of files, peers and the control socket."""
 
 
 class DaemonHost:
@@ -42,7 +42,7 @@ class DaemonHost:
         self.wrapper: Sequence[str] = ()
         """Program and arguments that start the daemon's."""
         self.arguments: Sequence[str] = ()
-        """Further ones of the daemon."""
+        """Further arguments of the daemon."""
         self.name = name
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
@@ -52,7 +52,7 @@ class DaemonHost:
         self._notify.bind(str(self._notify_path))
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self.states: list[str] = []
-        """What it told the service manager."""
+        """The states that the daemon has sent to the service manager."""
 
     def configure(
         self,
@@ -139,7 +139,7 @@ class DaemonHost:
         return done
 
     def ask(self, *arguments: str) -> Any:
-        """What drlctl prints with --json."""
+        """The output of drlctl with --json."""
         return json.loads(self.ctl(*arguments, "--json").stdout)
 
     def limit(self, name: str) -> Any:
@@ -167,7 +167,7 @@ class DaemonHost:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit status."""
+        """The exit status of the daemon."""
         assert self._process is not None
         status = self._process.wait(DEADLINE_S)
         self._process = None
@@ -191,7 +191,7 @@ class DaemonHost:
 
     @property
     def log(self) -> str:
-        """What it printed."""
+        """The output of the daemon."""
         return self._log_path.read_text()
 
     def wait_for_log(self, text: str) -> bool:

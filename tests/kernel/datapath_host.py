@@ -25,7 +25,7 @@ WAYS = {None: attachment, "tcx": Tcx, "clsact": Clsact}
 
 
 class Host:
-    """What can be called from the other end, and what goes on meanwhile."""
+    """The methods that the other end may call, and the work that goes on meanwhile."""
 
     turn_s: float | None = None
     """How often there is something to do, seconds; None: never unasked."""

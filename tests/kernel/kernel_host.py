@@ -33,7 +33,7 @@ class Host(datapath_host.Host):
         thread.join()
 
     def refuse(self, interface: str) -> None:
-        """From now on the kernel takes no program for this interface."""
+        """Have the kernel refuse programs for this interface from now on."""
         for way in (Tcx, Clsact):
             patch.object(way, "put", _refusing(way.put, interface)).start()
 

@@ -25,7 +25,7 @@ MOST_GROWTH_KB = 2048
 If each of 1,000 limits left 2 kB behind, the growth would be larger."""
 STEPS = 10
 PAUSE_S = 0.002
-"""Between two packets: without one, the daemon waits for the processor."""
+"""The pause between two packets, s: without one, the daemon waits for the processor."""
 
 
 def main() -> int:

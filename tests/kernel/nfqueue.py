@@ -83,7 +83,7 @@ def refusing_tools(directory: Path, *tools: str) -> Path:
 
 
 def last_tool(firewall: str) -> str:
-    """What the firewall runs last when it installs rules."""
+    """The command that the firewall runs last when it installs rules."""
     return "nft" if firewall == "nft" else "ip6tables-restore"
 
 

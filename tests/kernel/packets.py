@@ -69,7 +69,7 @@ def send_udp(
 
 
 def ten_of_25_pass(topology: Topology, datapath: RemoteDatapath, family: int) -> Measurement:
-    """What limit 1 counted, which lets ten packets to the sink pass: checked to the byte."""
+    """The counts of limit 1, which lets ten packets to the sink pass: checked to the byte."""
     length = LENGTH[family]
     with topology.udp("sink", SINK[family], 9000) as sink, topology.capture() as capture:
         send_udp(topology, SINK[family], 25)

@@ -121,12 +121,12 @@ class RegistryFleet:
         return seen
 
     def fleet(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
-        """What `drlctl fleet` says, from inside the namespace."""
+        """The output of `drlctl fleet`, run inside the namespace."""
         patience = () if arguments[0] == "members" else _PATIENCE
         return self._drlctl("fleet", *arguments, *patience, check=check, file=file)
 
     def limit(self, *arguments: str, check: bool = True, file: Path | None = None) -> Any:
-        """What a verb of `drlctl limit` says of the fleet, from inside the namespace."""
+        """The output of a verb of `drlctl limit` on the fleet, run inside the namespace."""
         verbs = ("limit", *arguments, "--fleet", *_PATIENCE)
         return self._drlctl(*verbs, check=check, file=file)
 

@@ -15,7 +15,7 @@ from .topology import DEADLINE_S, wait_for
 
 
 class RemoteDatapath:
-    """What any of them can do."""
+    """The common methods of both datapaths."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RemoteDatapath:
         self._call("flush")
 
     def reason(self) -> str:
-        """What it says of itself."""
+        """The datapath's reason, for operators."""
         said: str = self._call("reason")
         return said
 
@@ -75,7 +75,7 @@ class RemoteDatapath:
         self._call("pause", paused)
 
     def total(self, limit_id: int) -> Measurement:
-        """What was counted for a limit since attach; flows are those of the last read."""
+        """The counts of a limit since attach; flows are those of the last read."""
         new: Measurement = self._call("read", limit_id)
         old = self.totals.get(limit_id, Measurement(0))
         self.totals[limit_id] = Measurement(
@@ -154,5 +154,5 @@ class RemoteKernelDatapath(RemoteDatapath):
         self._call("prepare", limits)
 
     def refuse(self, interface: str) -> None:
-        """From now on the kernel takes no program for this interface."""
+        """Have the kernel refuse programs for this interface from now on."""
         self._call("refuse", interface)

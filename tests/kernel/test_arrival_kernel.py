@@ -1,4 +1,4 @@
-"""Arrival times of the nfqueue datapath: who is charged for what, and when."""
+"""Arrival times of the nfqueue datapath: the charged packets, and the times of their charges."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_burst_stays_a_burst_however_late_it_is_read(
 def test_a_tcp_stream_is_stamped_segment_by_segment(
     topology: Topology, start: Start, source: str
 ) -> None:
-    """Its packets bear a departure time when they come, and travel in super-packets."""
+    """The stream's packets bear a departure time when they come, and travel in super-packets."""
     datapath = start(timestamps=source)
     datapath.attach((limit(1, "out0", SINK[4]), UNLIMITED))
     size = 300_000

@@ -1,4 +1,4 @@
-"""Programs that stamp arrivals: nobody else notices, and nothing of them stays."""
+"""Programs that stamp arrivals: they disturb no other program, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_killed_daemons_filters_are_replaced(
 
 
 def test_nft_takes_the_names_of_our_chains() -> None:
-    """On a kernel without its queue statement, too: some words are nft's own."""
+    """Some words are nft's own; a kernel without the queue statement parses them as well."""
     hooks = [Hook("lo", direction, True, (4, 6), stamped=True) for direction in Direction]
     lines = [line for line in nft_install("probe", hooks, 0).splitlines() if "rule" not in line]
     assert sum(line.startswith("add chain") for line in lines) == len(Point)

@@ -166,7 +166,7 @@ class Reload:
 
 
 def near(*values: int) -> st.SearchStrategy[int]:
-    """These, and their neighbours."""
+    """These values, and their neighbours."""
     return st.sampled_from(sorted({max(value + d, 0) for value in values for d in (-1, 0, 1)}))
 
 
@@ -269,7 +269,7 @@ class Pair:
         self.whole = True
         """Whether no super-packet came, whose segments the reference does not know."""
         self.earlier = [dict[int, tuple[int, int]]() for _ in first]
-        """By limit and place: bytes and hits of flows that had a place before."""
+        """Bytes and hits of flows that had a place before, by limit and place."""
 
     def arrive(self, packet: Arrival) -> int:
         self.now_ns += packet.after_ns

@@ -33,7 +33,7 @@ os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
 from drld.daemon.command_line import main
 raise SystemExit(main())
 """
-"""What systemd does between fork and exec."""
+"""The work of systemd between fork and exec."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who may open the control socket, and who the daemon says it was: other users come to it."""
+"""Access of other users to the control socket, and the daemon's record of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .topology import Topology
 pytestmark = pytest.mark.kernel
 
 STRANGER, GROUP, OTHER_GROUP = 64321, 64322, 64323
-"""Nobody's numbers."""
+"""Ids of no user and no group."""
 
 # Debian's interpreter: that of the tests may lie where strangers may not go.
 CLIENT = ["/usr/bin/python3", "-I", "-c"]
@@ -43,7 +43,7 @@ print(client.recv(4096).decode().split()[1])
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Of a socket in a directory that everybody may enter."""
+    """The path of a socket in a directory that every user may enter."""
     with TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory) / "lim1.sock"
@@ -95,7 +95,7 @@ async def test_only_the_group_may_open_the_socket(
 async def test_the_socket_is_never_open_to_others(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its mode at the moment when it gets its group, whatever the umask."""
+    """The socket's mode when it gets its group does not depend on the umask."""
     seen = []
     give = os.chown
 

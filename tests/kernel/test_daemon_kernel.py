@@ -277,14 +277,14 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
     assert (peer["lost"], peer["rejected"]) == (0, 0)
 
     second.kill()
-    # A tree forgets the name of whom it counts for some rounds more.
+    # A tree counts a lost limiter for some rounds more, without its name.
     left = wait_for(
         lambda: first.limit("customer-a"), lambda limit: limit["limit_in_force_bps"] == 5_000_000
     )
     assert left["fill_rate_bps"] == 5_000_000
     assert left["fleet"]["connected"] == []
 
-    # A restarted peer begins its sequence numbers anew, and is heard all the same.
+    # A restarted peer begins its sequence numbers at zero, and is heard all the same.
     second.start()
     again = wait_for(
         lambda: first.limit("customer-a"), lambda limit: limit["limit_in_force_bps"] == 10_000_000

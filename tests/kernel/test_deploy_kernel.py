@@ -37,7 +37,7 @@ def fleet(tmp_path: Path) -> Path:
 
 
 def deployed(fleet: Path, refuses: int) -> str:
-    """What a host has then, of an old key and an old file."""
+    """The key and the file that a host has after a deployment over old ones."""
     host = f"""
         mount -t tmpfs none /etc && mkdir /etc/drld && cd /etc/drld
         echo old > fleet.key && echo old > drld.toml

@@ -228,7 +228,7 @@ def test_a_prepared_program_is_attached_if_it_fits(topology: Topology, start: St
     assert set(identities(topology, "out0", "egress")) < first
     datapath.attach((limit(1, destination="10.92.1.0/24"), only(10)))
     assert set(identities(topology, "out0", "egress")) == prepared
-    # What does not fit is made anew, and what was prepared is gone.
+    # A prepared program that does not fit is gone, and another one is made.
     datapath.prepare(limit(1, destination="10.92.2.0/24"))
     datapath.attach((limit(1), only(4)))
     assert passed(topology, datapath, 20) == 4

@@ -239,7 +239,7 @@ def test_a_daemon_with_another_key_is_refused(fleet: Fleet, tmp_path: Path) -> N
 
 
 def test_keys_are_changed_without_a_lost_update(fleet: Fleet, tmp_path: Path) -> None:
-    """By drlctl, and then the same again by the file."""
+    """Keys are changed by drlctl, and then again by the file."""
     old, new = write_key(tmp_path / "old.key"), write_key(tmp_path / "new.key")
     for daemon in fleet.values():
         configure(daemon, f"keys = [{entry(1, old)}]")
@@ -247,7 +247,7 @@ def test_keys_are_changed_without_a_lost_update(fleet: Fleet, tmp_path: Path) ->
     by_hand, *others = fleet.values()
 
     def all_hear() -> None:
-        """Each has taken in what was sealed before the last step: nobody needs the old key."""
+        """Wait until each daemon has read all datagrams of before the last step."""
         for daemon in fleet.values():
             heard(daemon, 1)
 

@@ -25,7 +25,7 @@ PAYLOAD = 972
 WIDE = 'rate = "1gbit"\nallocator = "ctb"\nmatch = { out = "out0", protocol = "udp" }'
 
 PATIENCE_S = 1.0
-"""For a packet, before the host is asked for drops of its own."""
+"""The time to wait for a packet before the host's own drops are counted, s."""
 
 
 def passed(topology: Topology, daemon: DaemonHost, count: int) -> tuple[int, Any]:
@@ -188,7 +188,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
         assert done.returncode != 0
         assert f"{bad}: limit[0].burst: must be " in done.stderr
     assert daemon.limit("customer-a")["rate_bps"] == 20_000
-    # Who did what is known after the restart, too; what was refused is not in it.
+    # The history survives the restart, and has no refused change.
     made = [
         (it["change"], it["limit"], it["via"], it["uid"], it["saved"])
         for it in reversed(daemon.ask("history"))

@@ -131,7 +131,7 @@ def test_a_capable_flow_beyond_its_bucket_is_marked_and_then_dropped(
         send(topology, family, ECT_0, 25)
         total = datapath.wait(1, 25)
         assert received(sink, 20) == [ECT_0] * 9 + [CE] * 11
-        # Who is not capable is dropped; another flow has a bucket of its own.
+        # Packets that are not capable are dropped; another flow has a bucket of its own.
         send(topology, family, NOT_ECT, 25, port=7002)
         total = datapath.wait(1, 50)
         assert received(sink, 9) == [NOT_ECT] * 9
@@ -169,7 +169,7 @@ def test_one_mark_of_several_limits_marks_the_packet(
         send(topology, family, ECT_1, 25)
         total = datapath.wait(1, 25)
         assert received(sink, 18) == [ECT_1] * 9 + [CE] * 9
-    # What the site refuses is charged to no bucket and marked by nobody.
+    # A packet that the site refuses is charged to no bucket, and no limit marks it.
     assert (total.marked_items, total.dropped_items) == (9, 0)
     assert datapath.wait(2, 25).dropped_items == 7
     assert datapath.wait(3, 25).marked_items == 6

@@ -96,7 +96,7 @@ def test_limiters_join_and_leave_under_load(hosts: RegistryFleet, allocator: str
     begun = time.monotonic()
     before = sum(fleet.forwarded(1, 2))
     with hosts.load(1, 2, 3):
-        # The others know of the third before it starts; until then packets to it are nobody's.
+        # The others know of the third before it starts; until then no socket takes its packets.
         for number in (1, 2):
             fleet.reload(number, {1, 2, 3})
         fleet.configure(3, {1, 2, 3})

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("broker", ["nats", "mosquitto"])
 def test_no_window_has_more_messages_than_the_bucket_lets_out(broker: str) -> None:
-    """And none is lost, doubled or overtaken. A host that stands still makes messages late."""
+    """No message is lost, doubled or overtaken. A host that stands still makes messages late."""
     command = ["-m", "testbed.messages", "oracle", "--broker", broker, "--seconds", "4"]
     for _ in range(ATTEMPTS):
         done = subprocess.run(
@@ -32,7 +32,7 @@ def test_no_window_has_more_messages_than_the_bucket_lets_out(broker: str) -> No
 
 
 def test_a_picture_shows_how_parts_follow_publishers(tmp_path: Path) -> None:
-    """In the time of a test they have only begun to; no message is lost, doubled or overtaken."""
+    """The parts only begin to follow in the time of a test; no message is lost or doubled."""
     command = ["-m", "testbed.messages", "shift", "--seconds", "6", "--moves", "3"]
     done = subprocess.run(
         [sys.executable, *command, "--out", str(tmp_path)],

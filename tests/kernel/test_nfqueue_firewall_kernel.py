@@ -252,7 +252,7 @@ def test_a_failed_reload_changes_nothing(
     switch.touch()
     with pytest.raises(DatapathError, match="out of cheese"):
         datapath.attach((limit(1, "in0"), UNLIMITED))
-    # Chains that were made anew are listed in another order.
+    # Chains that were made again are listed in another order.
     assert sorted(our_rules(topology)) == sorted(before)
     send_udp(topology, SINK[4], 2)
     assert datapath.wait(1, 2).arrived_items == 2

@@ -1,4 +1,4 @@
-"""What the nfqueue datapath counts and limits: real packets (the topology is drawn in topology.py).
+"""Counts and limits of the nfqueue datapath with real packets (topology.py draws the topology).
 
 Buckets that do not fill let an exact number of packets pass, so every count here is exact.
 """

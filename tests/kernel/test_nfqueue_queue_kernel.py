@@ -1,4 +1,4 @@
-"""The nfqueue datapath's queue: who gives which verdict, and what becomes of what waits in it."""
+"""The nfqueue datapath's queue: the giver of each verdict, and the fate of waiting packets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_unavailable_queue_is_refused_and_left_unbound(
 
 
 def test_packets_may_come_while_a_queue_is_being_bound(topology: Topology) -> None:
-    """Rules of a killed run lead to the queue before anybody has bound it."""
+    """Rules of a killed run lead to the queue before any process has bound it."""
     flood = ("ip", "netns", "exec", topology.names["limiter"], sys.executable, "-c", _FLOOD)
     rule = ("OUTPUT", "-o", "lo", "-j", "NFQUEUE", "--queue-num", "77")
 
@@ -244,7 +244,7 @@ def test_packets_beyond_the_queue_are_counted(topology: Topology, start: Start) 
 
 
 def test_an_interface_may_go_and_come_back(topology: Topology, start: Start) -> None:
-    """It has another index then."""
+    """The interface that comes back has another index."""
 
     def make() -> int:
         pair = "link add in1 type veth peer name k1 netns " + topology.names["sink"]

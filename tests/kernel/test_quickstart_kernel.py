@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "quickstart.md"
 LIMITS_MBIT = (20.0, 40.0)
 """The limits of the page's downloads."""
 SECONDS = 30.0
-"""For which its downloads run."""
+"""The duration of the page's downloads, s."""
 MARGIN = 1.2
 """`fair` may exceed the limit by its `margin` while weights change."""
 BURST_S = 0.25 * 2**0.5
@@ -108,7 +108,7 @@ class Shell:
         )
 
     def run(self, commands: str) -> str:
-        """What they print."""
+        """The output of the commands."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{commands}\necho '{END}'\n")
@@ -135,7 +135,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def output(shell: Shell, block: Block) -> str:
-    """What a block prints; one that only reads, once it prints what the page shows."""
+    """The output of a block; one that only reads repeats until it prints the page's output."""
     printed = shell.run(block.commands)
     ends = time.monotonic() + DEADLINE_S
     while block.only_reads and time.monotonic() < ends and not agrees(block, printed):
@@ -148,7 +148,7 @@ def agrees(block: Block, printed: str) -> bool:
 
 
 def assert_within_the_limit(rates: str, limit_mbit: float) -> None:
-    """Of the page's downloads each got something, and together no more than may pass."""
+    """Each of the page's downloads got some rate, and together they got no more than may pass."""
     flows = [float(rate) for rate in re.findall(r"^10\S+: (\S+) Mbit/s$", rates, re.MULTILINE)]
     (together,) = re.findall(r"^together: (\S+) Mbit/s$", rates, re.MULTILINE)
     assert len(flows) == 4

@@ -274,7 +274,7 @@ def test_a_fleet_that_was_shut_down_starts_without_etcd(fleet: RegistryFleet) ->
 
 
 def test_a_reload_that_adds_a_registry_is_refused(fleet: RegistryFleet) -> None:
-    """Its peers are not in the file any more: alone it would enforce all of the limit."""
+    """The file no longer names its peers: a limiter alone would enforce all of the limit."""
     daemon = fleet.daemon(1)
     registry = daemon.config.read_text()
     peer = '[[peer]]\nname = "lim2"\naddress = "127.0.0.2:7946"\n'

@@ -174,7 +174,7 @@ def test_data_before_the_connection_is_accepted_has_its_time(
     server: str,
     case: str,
 ) -> None:
-    """It comes while the kernel knows only the listening socket."""
+    """The data comes while the kernel knows only the listening socket."""
     # Fast Open without cookies of its own: of clients, of servers.
     opened.enter_context(sysctls(topology, "source", {"tcp_fastopen": 0x1 | 0x4}))
     opened.enter_context(sysctls(topology, "sink", {"tcp_fastopen": 0x2 | 0x200}))
@@ -236,7 +236,7 @@ def test_a_full_ring_charges_messages_when_they_are_read(
 def test_large_segments_of_loopback_have_their_times(
     source: SocketStamps, opened: contextlib.ExitStack, topology: Topology
 ) -> None:
-    """They come in one piece of up to 64 KiB, and without checksums."""
+    """The segments come in one piece of up to 64 KiB, and without checksums."""
     size = 1 << 20
     listener = opened.enter_context(listening(topology, source, "127.0.0.1"))
     sender = topology.within("sink", socket.socket)
@@ -399,7 +399,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def child(capabilities: str, wanted: str) -> Iterator[dict[str, object]]:
-    """What a process with these capabilities says; it is killed at the end."""
+    """The report of a process with these capabilities; it is killed at the end."""
     limits = ["--bounding-set", capabilities, "--inh-caps", capabilities]
     command = ["setpriv", *limits, sys.executable, "-c", CHILD, wanted]
     with subprocess.Popen(

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.kernel
 MakeLinks = Callable[[], Links]
 
 DEADLINE_S = 120.0
-"""For what takes seconds; an emulated machine is slow."""
+"""The time for steps that take seconds, s; an emulated machine is slow."""
 FLOWS = [
     {"limiter": "l1", "count": 1, "rtt": "10ms"},
     {"limiter": "l2", "count": 2, "rtt": "10ms"},
@@ -151,7 +151,7 @@ async def test_udp_falls_under_the_limit_beside_flows_of_several_kinds(
 async def test_traffic_of_the_limited_hosts_own_falls_under_the_limit(
     make_links: MakeLinks,
 ) -> None:
-    """To a firewall they are not what is forwarded; at an interface both are the same."""
+    """A firewall tells own packets from forwarded ones; at an interface both are the same."""
     flows = [
         {"limiter": "l1", "count": 1, "rtt": "0s", "egress": True, "congestion": "cubic"},
         {"limiter": "l2", "count": 2, "rtt": "0s", "egress": True},

@@ -31,9 +31,9 @@ from testbed.netns import run, within
 T = TypeVar("T")
 
 DEADLINE_S = 120.0
-"""For what takes milliseconds, or a second where something is compiled; emulation is slow."""
+"""The time for steps of milliseconds, or a second with a compiler, s; emulation is slow."""
 LONGEST_PAUSE_MS = 50.0
-"""Between two looks: one at a daemon's report takes both processes some 5 ms of processor time."""
+"""The longest pause between two looks: a daemon's report takes 5 ms of processor time."""
 
 ROLES = ("source", "limiter", "sink")
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE, SIOCGIFMTU = 3, 4, 33, 0x8921
@@ -108,7 +108,7 @@ class Topology:
         self._built = self._state()
 
     def put_right(self) -> list[str]:
-        """What a test has changed and left so, if anything; it is as it was built afterwards."""
+        """Undo the changes that a test has left, and return them."""
         changed = sorted(self._state() ^ self._built)
         if changed:
             self.remove()
@@ -168,7 +168,7 @@ class Topology:
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[Capture]:
-        """What arrives at the sink while this is entered."""
+        """The packets that arrive at the sink while this is entered."""
 
         def make() -> socket.socket:
             made = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
@@ -211,7 +211,7 @@ def _lines() -> list[str]:
     table = Path("/proc/thread-self/net")
     lines = (table / "if_inet6").read_text().splitlines()
     lines += (table / "route").read_text().splitlines()
-    # Tests send to addresses that nobody has.
+    # Tests send to addresses of no host.
     lines += [line for line in (table / "arp").read_text().splitlines() if PERMANENT in line]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():

@@ -86,7 +86,7 @@ def worst(
         return rng.choice(fleet[number].told[-OLDEST:])[quantity]
 
     def remote(owner: int, number: int, quantity: int) -> float:
-        """What the owner of a share believes all but another limiter to want."""
+        """The demand that the owner of a share believes all limiters but another one to have."""
         known = (it for it in numbers if it != number and (it == owner or links[owner][it]))
         return sum(believed(it, quantity) for it in known)
 

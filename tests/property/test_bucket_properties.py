@@ -53,7 +53,7 @@ def aged(delta: tuple[Cell, ...], by_ms: int) -> tuple[Cell, ...]:
 
 
 def history(steps: list[tuple[int, int, int]]) -> tuple[list[tuple[int, tuple[Cell, ...]]], int]:
-    """What three origins told, (ms, delta) after each request, and the end, ms."""
+    """The deltas of three origins, (ms, delta) after each request, and the end, ms."""
     origins = [ledger(WIDE, origin) for origin in range(3)]
     told, now_ms = [], EPOCH_MS
     for gap_ms, origin, cost in steps:

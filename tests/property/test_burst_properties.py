@@ -1,4 +1,4 @@
-"""What holds of the automatic burst at every rate."""
+"""Properties of the automatic burst at every rate."""
 
 from __future__ import annotations
 

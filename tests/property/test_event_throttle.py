@@ -22,7 +22,7 @@ Said = list[tuple[int, Passed[tuple[tuple[str, str], int]]]]
 def run(
     steps: list[tuple[int, tuple[str, str] | None]], burst: int
 ) -> tuple[Said, dict[tuple[str, str], int]]:
-    """What is let through and when, and the number of items of each key; None is a tick."""
+    """The items let through with their times, and the items of each key; None is a tick."""
     throttle: EventThrottle[tuple[tuple[str, str], int]] = EventThrottle(burst, PERIOD_NS)
     now, said, made = 0, Said(), dict.fromkeys(KEYS, 0)
     for pause, key in steps:

@@ -1,4 +1,4 @@
-"""What `drlctl explain` says of a packet is what the gate then does; asking changes nothing."""
+"""`drlctl explain` foretells the gate's verdict on a packet; asking changes nothing."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from ..factories import MS, TICK_NS
 from ..fair_factories import LIMIT, believed, demand, greedy, in_force, make, sampled
 
 parts = st.floats(1e-4, 1.5)
-"""Of the limit."""
+"""Rates as parts of the limit."""
 flows = st.tuples(st.lists(parts, max_size=6), st.integers(0, 6))
-"""At a limiter: what its flows send that are not limited, and how many want all they can get."""
+"""A limiter's flows: rates of those that are not limited, and the number of greedy ones."""
 fleets = st.lists(flows, min_size=1, max_size=12)
 
 
@@ -41,7 +41,7 @@ def sample_of(slow: Sequence[float], whole: int) -> list[FlowState]:
 def test_weights_come_to_the_max_min_level_of_all_flows(
     fleet: list[tuple[list[float], int]], begin: list[float]
 ) -> None:
-    """From whatever was told before, if all know what all tell."""
+    """The weights converge from any earlier values, if all limiters know all weights."""
     wants = [1.1 * part * LIMIT for slow, _ in fleet for part in slow]
     level = water_level(LIMIT, wants, sum(whole for _, whole in fleet))
     limiters = [make() for _ in fleet]
@@ -82,7 +82,7 @@ def test_a_weight_is_a_standard_interference_function_of_those_of_the_others(
 def test_random_drop_leaves_a_crowd_all_that_the_bucket_passes(
     sent: list[float], rest: float, remote: float
 ) -> None:
-    """And takes nothing where the flows outside the sample and the level of those in it fit in."""
+    """It drops nothing if flows outside the sample and the level of those in it fit in."""
     wanted = demand(*(sampled(part * LIMIT) for part in sent), rest=rest * LIMIT)
     fair = make()
     for _ in range(40):
@@ -107,8 +107,8 @@ steps = st.lists(
     min_size=1,
     max_size=40,
 )
-"""Of each interval the rate and the depth that are wanted, the income and the traffic, and how long
-it is; of their usual sizes."""
+"""The wanted rate and depth of each interval, its income and traffic, and its length, as parts of
+their usual sizes."""
 
 
 def overdrawn(
@@ -162,7 +162,7 @@ def overdrawn(
 def test_no_more_than_income_and_capacity_is_forwarded(
     steps: list[tuple[float, float, float, float, float]], interval_ms: int, rate: float, seed: int
 ) -> None:
-    """In any window from a tick on, while no tick is later than `LAST_TICKS` intervals."""
+    """The bound holds in any window from a tick on, while no tick is later than `LAST_TICKS`."""
     excess = overdrawn(
         steps,
         interval_ns=interval_ms * MS,
@@ -175,7 +175,7 @@ def test_no_more_than_income_and_capacity_is_forwarded(
 
 
 class NoAccount(LoanAccount):
-    """As if there were none."""
+    """An account that limits nothing."""
 
     def depth(self, wanted: float, least: float) -> float:
         return max(wanted, least)
@@ -205,7 +205,7 @@ def test_without_the_account_more_is_forwarded() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_strict_shares_sum_to_one_at_most(size: int, age: int, seed: int, changes: float) -> None:
-    """At every moment, if no news is older than so many intervals when it is used at a tick."""
+    """The sum holds at every moment, if no used news is older than `age` intervals."""
     assert most_in_strict_shares(size, age, seed, changes, later=0) <= 1 + 1e-9
 
 

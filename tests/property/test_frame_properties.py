@@ -43,7 +43,7 @@ cuts = st.lists(st.integers(0, 1 << 20), max_size=20)
 
 
 def protocol_of(version: int) -> SimpleNamespace:
-    """What gmqtt's builders ask for."""
+    """The fields that gmqtt's builders read."""
     numbers = SimpleNamespace(next_id=iter(range(1, 100)).__next__)
     return SimpleNamespace(proto_name=b"MQTT", proto_ver=version, id_generator=numbers)
 

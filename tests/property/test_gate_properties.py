@@ -1,4 +1,4 @@
-"""A gate that remembers flows judges as one that reads every packet anew."""
+"""A gate that remembers flows judges like one that parses every packet."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_the_proposition_fails_for_a_bucket_that_releases_a_token_late() -> None
 def test_departures_keep_the_arrival_curve_and_the_order(
     found: Arrivals, rate: int, depth: int
 ) -> None:
-    """In any time dt at most b + r dt messages leave; none is lost, and none waits for nothing."""
+    """At most b + r dt messages leave in any time dt; none is lost, and none waits needlessly."""
     times = sorted(leaving(found, rate, depth), key=lambda it: it[1])
     assert sorted(arrived for arrived, _ in times) == [at_ms * MS for at_ms, _ in found]
     assert all(first[0] <= second[0] for first, second in pairwise(times))

@@ -26,7 +26,7 @@ from ..wire import BY_FABRIC, carried
 
 PEERS = ("b", "c")
 _LEAST = 2.0**-149
-"""Of a float32."""
+"""The least positive float32."""
 _JUST_BELOW = 62_499
 """Bytes of a tick, just below the limit: line 9 of figure 2 divides by the difference."""
 
@@ -41,7 +41,7 @@ said = st.tuples(
 def _update(
     fabric: str, common: tuple[int, int, Quantity, bool, float], weight: float, epoch: int
 ) -> Update:
-    """What comes closest in a fabric: the weight is the rest, the members, or the mass."""
+    """A fabric's update with these values: the weight is the rest, the members, or the mass."""
     limit, sequence, quantity, hears, value = common
     if fabric == "pushsum":
         return PushsumUpdate(*common, epoch=epoch, weight=weight if limit else 0.0)

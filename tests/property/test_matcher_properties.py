@@ -127,7 +127,7 @@ def test_the_matcher_agrees_with_a_linear_search(
 
 @given(match=MATCHES, header=headers(), mark=MARKS)
 def test_one_limit_on_its_own_hook(match: Match, header: Header, mark: int) -> None:
-    """As above, but the packet is always at the limit's hook, so that matching is common."""
+    """The packet is always at the limit's hook, so that matching is common."""
     (spec,) = limits([match])
     interface = match.interface.rstrip("*")
     found = Matcher([spec]).classify(header, interface, match.direction, mark)

@@ -128,7 +128,7 @@ def steps(change: st.SearchStrategy[tuple[LimitSpec, ...]] | None) -> st.SearchS
 
 
 class Run:
-    """What becomes of frames."""
+    """The frames of a run, and their fates."""
 
     def __init__(self, first: tuple[LimitSpec, ...]) -> None:
         self.made = LoggedDatapath()

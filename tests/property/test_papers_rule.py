@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 Graph = tuple[frozenset[int], ...]
-"""Of each limiter, those that it is connected to, itself included."""
+"""The limiters that each limiter is connected to, itself included."""
 
 
 def graph_of(size: int, links: Sequence[tuple[int, int]]) -> Graph:

@@ -96,7 +96,7 @@ class Ledger(BareFleet):
                 copies = min(1 + (lost if used else lost / 2), MAX_COPIES)
                 self.heard[key] = self.lives[receiver]
         event(f"counted {copies:g} times")
-        # Of a datagram that comes again the first one to come ends it here, the other is nobody's.
+        # The first copy of a repeated datagram moves its mass; a further copy has no effect.
         self.gone[update.epoch].add(update.value, update.weight, -copies if again else 1 - copies)
 
     def lose(self, link: tuple[str, str]) -> None:
@@ -206,7 +206,7 @@ def test_mass_is_conserved(size: int, steps: Steps, wanted: float) -> None:
     ),
 )
 def test_epochs(size: int, steps: Steps) -> None:
-    """Updates get lost, limiters leave and time out: epochs begin, are adopted, or joined anew."""
+    """Updates get lost, limiters leave and time out: epochs begin, are adopted, or joined again."""
     fleet = Ledger(size)
     for name in fleet.names:
         fleet.demand[name] = 1e6

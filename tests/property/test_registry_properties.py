@@ -21,7 +21,7 @@ from ..registry_factories import FLEET, KEYS, Store, known
 
 NAMES = "abcd"
 Deed: TypeAlias = tuple[str, str]
-"""What is done, and to whom."""
+"""An action, and the limiter that it concerns."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Limiter:
     cursor: int | None = None
     """Up to which revision it has followed; None: it has to read everything."""
     counts: set[str] = field(default_factory=set)
-    """Whom it counts, as it was last seen to."""
+    """The members that it counted when it was last looked at."""
 
 
 class World:
@@ -44,7 +44,7 @@ class World:
         self.running: dict[str, Limiter] = {}
         self.disks: dict[str, Remembered] = {}
         self.gone: set[str] = set()
-        """Who has left or was removed, and has not been counted by anybody since."""
+        """Limiters that left or were removed, and that no other has counted since."""
         self.wiped = False
 
     def do(self, deed: Deed) -> None:
@@ -55,7 +55,7 @@ class World:
             if name in self.disks:
                 registry.recall(*self.disks[name])
             self.running[name] = Limiter(registry)
-            # Who has never known its fleet waits for etcd.
+            # A limiter that has never known its fleet waits for etcd.
             self.follow(name)
         elif what == "wipe":
             self.store.wipe()
@@ -118,7 +118,7 @@ class World:
             self.alive[name] = limiter.registry.seen
 
     def act(self, name: str) -> None:
-        """What the upkeep does, on a picture that may be old."""
+        """Do the upkeep of a limiter, whose picture may be old."""
         limiter = self.running[name]
         registry = limiter.registry
         if not limiter.connected or limiter.cursor is None:
@@ -145,22 +145,22 @@ class World:
     def check(self) -> None:
         for limiter in self.running.values():
             counts = set(limiter.registry.members)
-            # Nobody is dropped who has neither left nor been removed, whatever happens to etcd.
+            # No member is dropped that has neither left nor been removed, whatever happens to etcd.
             assert limiter.counts - counts <= self.gone | {limiter.registry.name}
             limiter.counts = counts
         if self.wiped:
             return
         joined = {name for name, limiter in self.running.items() if limiter.registry.joined}
         for name, limiter in self.running.items():
-            # Who takes part is counted by all members; who has not registered yet is none.
+            # All members count every limiter that takes part; an unregistered limiter is no member.
             if name in limiter.registry.members:
                 assert joined <= limiter.registry.members.keys()
-        # So the static shares of those who take part never sum to more than 1.
+        # So the static shares of all limiters that take part never sum to more than 1.
         shares = [1 / len(self.running[name].registry.members) for name in joined]
         assert sum(shares) <= 1 + 1e-9
 
     def settle(self) -> None:
-        """Everybody is connected, who is dead is removed, and time passes."""
+        """Connect all limiters, remove the dead ones, and let time pass."""
         for name in NAMES:
             self.do(("connect", name))
             self.do(("remove", name))

@@ -114,7 +114,7 @@ def test_no_window_has_more_than_the_rate_and_a_burst(
 def test_each_place_is_judged_as_if_alone_if_no_words_say_more(
     packets: list[tuple[int, int, int, int]],
 ) -> None:
-    """With words, a packet that is dropped on its way in does not come out."""
+    """If words say where, a packet that is dropped on its way in does not come out."""
     content, _ = trace(packets)
     both = [
         limit(id=1, name="in", match=Match("eth0", Direction.IN)),

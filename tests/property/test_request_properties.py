@@ -178,7 +178,7 @@ def copy_of(path: RequestDatapath) -> RequestDatapath:
 
 
 def levels(path: RequestDatapath, now_ns: int) -> list[tuple[object, ...]]:
-    """What is left for each caller, and after which time more is."""
+    """The tokens left for each caller, and the time until there are more."""
     peeks = [path.decide(Request("api", {}, 0, 1, caller), now_ns) for caller in CALLERS]
     return [
         (it.remaining, it.reset_ns, it.wait_ns, peek.admitted)

@@ -21,11 +21,11 @@ steps = st.lists(
     ),
     max_size=60,
 )  # fmt: skip
-"""What happens; an offset from the first byte not asked for; a length; the ms since the last."""
+"""A kind of event, an offset from the first byte not yet read, a length, ms since the last."""
 
 
 def answers(first: int, found: list[tuple[str, int, int, int]]) -> list[tuple[int, int, int]]:
-    """Of each message: what the table says, what the oracle says, and when it was read."""
+    """The times of each message: the table's, the oracle's, and that of its reading."""
     segments, oracle, now_ns = Segments(first, Tally()), Oracle(), 0
     said = []
     for what, ahead, length, pause_ms in found:

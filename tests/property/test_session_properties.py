@@ -57,7 +57,7 @@ class World:
     def __init__(self) -> None:
         self.sides = {"a": Side("a"), "b": Side("b")}
         self.said: list[tuple[str, bytes]] = []
-        """(to whom, what)."""
+        """The receiver and the bytes of each datagram."""
         self.sent = 0
         self.lives: list[int] = []
         """The sender's life, by the number of the control message."""

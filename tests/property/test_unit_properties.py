@@ -27,7 +27,7 @@ UNITS = {1: BYTES, SCALE: COARSE}
 
 
 def alone(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enforcement]:
-    """What a limiter without peers enforces."""
+    """The enforcement of a limiter without peers."""
     plain = policy(allocator)
     scaled = replace(plain, rate=scale * plain.rate, burst=scale * plain.burst, unit=UNITS[scale])
     limiter = Limiter(scaled, membership("a", ("a",), GOSSIP), GOSSIP.fabric)
@@ -35,7 +35,7 @@ def alone(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enf
 
 
 def beside_others(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enforcement]:
-    """What an allocator enforces where others want some part of the limit, or have some weight."""
+    """The enforcement of an allocator whose peers want a part of the limit, or have a weight."""
     plain, item = policy(allocator), UNITS[scale].item
     rate, burst = scale * plain.rate, scale * plain.burst
     limit = InForce(rate, burst, rate / 4, burst / 4, interval_ns=TICK_NS, item=item)

@@ -1,4 +1,4 @@
-"""What holds of every quantity: writing and reading are inverse, and reading is exact."""
+"""Properties of every quantity: writing and reading are inverse, and reading is exact."""
 
 from __future__ import annotations
 

@@ -31,13 +31,13 @@ from ..fleets.limiters import PACKET, PacketFleet
 LIMIT = 10 * MBIT
 BURST = LIMIT // 10
 SECONDS = 12
-"""Of a run."""
+"""The duration of a run."""
 BEGIN_S = 3.0
 """The begin of traffic, later than a detection time."""
 
 
 class NoAccount(LoanAccount):
-    """As if there were none."""
+    """An account that limits nothing."""
 
     def depth(self, wanted: float, least: float) -> float:
         """See `LoanAccount`."""
@@ -199,7 +199,7 @@ TRAFFIC: Mapping[str, Callable[[PacketFleet, Random], None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of a run."""
+    """The duration of a run."""
 
     bytes: float
     """The most beyond (1 + margin) L t in any window, over B."""
@@ -236,7 +236,7 @@ def found_in(
     reckless: bool = False,
     interval_ns: int = TICK_NS,
 ) -> Found:
-    """What is found in a run.
+    """The findings of a run.
 
     `path` is in intervals of gossip, one way.
     """

@@ -39,7 +39,7 @@ from ..fleets.tcp import TcpFleet
 from ..testbed_factories import experiment
 
 BEGIN_S, AFTER_S = 4.0, 4.0
-"""When something happens, and for how long it is watched when it is over."""
+"""The begin of the fault, and the time for which the fleet is watched after it, s."""
 STARTS_S = 0.3
 """Within which daemons that are started together are ready."""
 _STEP_NS = NS_PER_S // 50
@@ -216,10 +216,10 @@ ACTS: Mapping[str, tuple[Act, ...]] = {
     CLOSED[2]: (killed(2, closed=True),),
     RESTARTED_CLOSED: (killed(1, closed=True),),
 }
-"""What is promised, and what happens that it is promised of."""
+"""The promises, and the events that each is about."""
 LASTS_S = {FLAPPING: (10.0, 10.0), RESTARTED: (0.7, 3.0), RESTARTED_CLOSED: (0.7, 3.0)}
 LONG_S = 5.0, 5.0
-"""For how long, at random; longer than a detection time, where nothing is said."""
+"""Bounds of a fault's random duration, s; longer than a detection time by default."""
 
 
 def least(fabric: str, what: str, number: int, seed: int) -> float:

@@ -21,7 +21,7 @@ from ..fleets.events import Event, carry_out, random_breaks, random_cut, random_
 from ..fleets.limiters import FluidFleet
 
 MOST = 1 + 1e-5
-"""Of the limit: local limits are rounded to bytes a second, values to float32."""
+"""The largest sum over the limit: local limits are rounded to bytes/s, values to float32."""
 
 
 def excess(fleet: FluidFleet, events: Sequence[Event], watched: int = 60) -> float:

@@ -1,4 +1,4 @@
-"""What a fleet forwards while things happen to it, under TCP and under constant demand.
+"""The traffic that a fleet forwards during faults, under TCP and under constant demand.
 
 `python -m tests.sim.conservative_tcp` prints the table of results/conservative-rule.md. Of each
 allocator on each fabric: the highest 1 s window without faults, with faults, and of those with
@@ -72,7 +72,7 @@ class Forwarded:
 def summary(
     samples: Sequence[tuple[float, int]], events_s: Sequence[float], detection_s: float
 ) -> Forwarded:
-    """Of bytes forwarded so far, one sample each `SAMPLE_NS`."""
+    """The rates, from samples of the bytes forwarded so far, one each `SAMPLE_NS`."""
     span = NS_PER_S // SAMPLE_NS
     windows = [
         (begin_s, (samples[index + span][1] - first) / LIMIT)

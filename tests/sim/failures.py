@@ -46,7 +46,7 @@ class Watch:
         """A detection time after the last event."""
         self._links_settled_ns = fleet.now_ns
         self._failed: dict[str, tuple[float, int]] = {}
-        """By limiter, the part of the limit that its failure may add, and until when."""
+        """The part of the limit that a limiter's failure may add, and its end, by limiter."""
         fleet.look = self._look
 
     def carry_out(self, event: Event) -> None:

@@ -46,7 +46,7 @@ class Harm(NamedTuple):
     """The bytes forwarded beyond the limit, and below it, in seconds of the limit."""
     lack_s: float
     until_s: float
-    """When a second was last more than a tenth off, after the forgery."""
+    """The end of the last second that was more than a tenth off, after the forgery."""
 
 
 def suffer(

@@ -39,7 +39,7 @@ def oldest(made: Fleet, sources: Sequence[str]) -> float:
 
 
 def _age(made: Fleet, source: str, name: str) -> float:
-    """That of the news of a source at the last tick of a limiter, intervals."""
+    """The age of a source's news at the last tick of a limiter, intervals."""
     if name == source:
         return 0.0
     # A number is that of an interval and one more, in which the next number replaces it.

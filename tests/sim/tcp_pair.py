@@ -37,12 +37,12 @@ class Pair:
         """(time, segment) of all that was sent."""
         self.delivered = 0
         self.acks: list[tuple[int, Ack]] = []
-        """As the receiver sent them."""
+        """The acknowledgements in the order of their sending."""
         self._loses, self._loses_ack = loses, loses_ack
         self._copies: dict[int, int] = {}
         self._one_way_ns = rtt_ns // 2
         self._free_ns = 0
-        """When the next segment can leave."""
+        """The time at which the next segment can leave, ns."""
         self.sender = Sender(
             self.clock, self._emit, rtt_ns=rtt_ns, segments=segments, window=window,
             most_out=most_out, control=CONTROLS[control],
@@ -50,11 +50,11 @@ class Pair:
         self.receiver = Receiver(self.clock, self._acknowledge, self._deliver, rtt_ns=rtt_ns)
 
     def run(self, ms: float) -> None:
-        """Until this time."""
+        """Run until this time."""
         self.clock.run(round(ms * MS))
 
     def times_ms(self, segment: int) -> list[float]:
-        """When the copies of a segment were sent."""
+        """The times at which the copies of a segment were sent, ms."""
         return [time / MS for time, sent in self.sent if sent == segment]
 
     def _emit(self, segment: int) -> None:

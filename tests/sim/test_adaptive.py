@@ -17,7 +17,7 @@ from ..factories import TICK_NS
 from ..fleets.messages import BURST, RATE, MessageFleet
 
 WINDOW_S = 12
-"""Of the history, with a step that has begun and one that ends."""
+"""The window of the history, with a step that has begun and one that ends."""
 ROUNDING = 1e-6
 
 
@@ -29,7 +29,7 @@ def news_s(fleet: MessageFleet) -> float:
 
 
 class Newest(Adaptive):
-    """With its newest claims in the place of the least that it told: what the rule mends."""
+    """Uses its newest claims in place of the least ones that it told."""
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int

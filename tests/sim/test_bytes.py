@@ -19,7 +19,7 @@ PAIRS = itertools.product(["gtb", "grd", "fps-random-drop"], ["mesh", "pushsum",
     [(*pair, demand) for pair, demand in zip(PAIRS, itertools.cycle(DEMANDS))],
 )
 def test_no_second_exceeds_the_bound(kind: str, fabric: str, demand: str) -> None:
-    """At no time, whatever has just happened."""
+    """The bound holds at any time after any event."""
     forwarded = DEMANDS[demand](KINDS[kind], fabric, faults=True)
     assert forwarded.worst <= BOUND
     if kind != "gtb":
@@ -38,7 +38,7 @@ def test_without_a_guard_grd_keeps_the_drop_probability_that_its_daemon_died_wit
 def test_without_a_guard_fps_keeps_the_drop_probability_of_its_dead_daemon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the guard it is a case of `test_no_second_exceeds_the_bound`."""
+    """The guarded allocator is a case of `test_no_second_exceeds_the_bound`."""
     monkeypatch.setattr(
         "drld.allocators.fps.guarded",
         lambda drop_probability, *_: Enforcement(drop_probability=drop_probability),

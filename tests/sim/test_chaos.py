@@ -1,4 +1,4 @@
-"""What the chaos suite promises of the limit in use: its faults, in virtual time."""
+"""The chaos suite's promises about the use of the limit: its faults, in virtual time."""
 
 from __future__ import annotations
 

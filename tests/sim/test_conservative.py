@@ -144,9 +144,9 @@ def test_a_chain_keeps_to_the_limit_and_uses_it(
 def test_a_cut_and_its_end_never_exceed_the_limit(
     fabric: str, *, flows: list[int], cut: Event, loss: float, intervals: int, reloads: list[int]
 ) -> None:
-    """At no moment, from before the cut on: who is counted out has shrunk before.
+    """The sum holds at every moment: a limiter shrinks before others stop counting it.
 
-    Whether the limit's interval is that of the gossip, or longer, and whoever reloads meanwhile.
+    This holds for limits with the gossip's interval and longer ones, and during reloads.
     """
     made = FluidFleet(fabric, flows, seed=cut.who, loss=loss, interval_ns=intervals * TICK_NS)
     assert excess_of_cuts(made, cut, reloads=reloads) <= MOST
@@ -241,7 +241,7 @@ def test_a_limiter_whose_daemon_fails_has_shrunk_before_others_take_its_part(
 @pytest.mark.parametrize("fabric", SAFE)
 @pytest.mark.parametrize("size", [2, 5, 9])
 def test_a_daemon_that_continues_takes_no_more_than_its_share(fabric: str, size: int) -> None:
-    """It was frozen for less, and for more, than it takes to forget its demand, or its peers'."""
+    """The pauses are shorter and longer than the times after which demands are forgotten."""
     counted = FluidFleet(fabric, [1] * size, seed=1).detection_intervals
     for frozen in (counted // 2, counted * 3 // 4, counted, 2 * counted):
         made = FluidFleet(fabric, [4] * size, seed=frozen)
@@ -312,7 +312,7 @@ def test_after_healing_the_limit_is_used_again(fabric: str, size: int, apart: in
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("away", [0, 15, 120])
 def test_a_restarted_limiter_is_counted_once(fabric: str, away: int) -> None:
-    """It was away for long, for short, or restarted at once; it rejoins at its share.
+    """It was away for a long or short time, or restarted at once; it rejoins at its share.
 
     Later than a detection time after it returned the others believe in what all want together, it
     included; and it gets no more than its share before it is heard.

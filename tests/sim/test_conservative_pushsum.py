@@ -71,7 +71,7 @@ def test_loss_may_give_every_limiter_all_of_the_limit(flows: list[int]) -> None:
 
 
 def test_a_cut_takes_mass_from_limiters_that_stay_together() -> None:
-    """They lose mass until they notice the cut. In that epoch a change then counts many times."""
+    """The limiters lose mass until they notice the cut. A change then counts many times."""
     made = FluidFleet("pushsum", [3, 5, 2], seed=1)
     made.run(80)
     others = made.names[1:]

@@ -1,4 +1,4 @@
-"""What a limiter costs, as the simulator measures it."""
+"""The cost of a limiter, as the simulator measures it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_costs_are_those_of_a_limiter_that_knows_all_its_peers() -> None:
         found.append(simulate(fleet, "fps")["costs"])
     whole, part = found
     assert whole["limiters"] == part["limiters"] == WITNESSES
-    # Four seconds of three updates each way an interval: everybody has met everybody.
+    # Four seconds of three updates each way an interval: all limiters have met.
     assert whole["links"] == part["links"] == LIMITERS - 1
     assert whole["bytes"] == pytest.approx(part["bytes"], rel=0.2)
     assert 10_000 < whole["bytes"] < 1_000_000

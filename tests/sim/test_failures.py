@@ -69,7 +69,7 @@ def test_a_frozen_orphan_does_not_take_its_dead_parent_again() -> None:
 
 
 def test_an_orphan_that_joins_another_tree_divides_by_the_demand_of_the_old_one() -> None:
-    """Until its lost parent is forgotten; the new parent knows of one flow only.
+    """The old demand counts until the lost parent is forgotten; the new parent knows one flow.
 
     Without that, the sum was 1.60 of the limit.
     """

@@ -1,4 +1,4 @@
-"""Fleets of limiters in virtual time: what the fleet as a whole forwards, and to whom."""
+"""Fleets of limiters in virtual time: the traffic that the whole fleet forwards, by flow."""
 
 import itertools
 import statistics

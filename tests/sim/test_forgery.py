@@ -15,7 +15,7 @@ from .forgery import SIZE, suffer
 def test_a_forged_update_does_little_harm_and_is_forgotten_after_a_second(
     fabric: str, seems: str, value: float
 ) -> None:
-    """True updates of the link are kept out for half a second, and nobody is counted out."""
+    """True updates of the link are kept out for half a second, and no limiter is counted out."""
     harm = suffer(fabric, "fps", value, float(SIZE), seconds=4, seems=seems)
     assert harm.until_s <= 1
     assert harm.excess_s < 0.5

@@ -30,7 +30,7 @@ KNOWN_AFTER = {"mesh": 3, "pushsum": 10, "tree": 10}
 """Intervals until a step is known."""
 SEEDED = [(*kind, seed) for kind, seeds in SEEDS.items() for seed in range(seeds)]
 NAMED = [kind for kind in SEEDED if kind[0] != "tree"]
-"""Fabrics whose limiters know everybody by name; test_tree.py has the other one's deaths."""
+"""Fabrics whose limiters know all others by name; test_tree.py has the deaths in a tree."""
 
 
 def silence(fabric: str, size: int) -> int:
@@ -242,9 +242,9 @@ def named(made: Fleet, name: str, peer: str) -> bool:
     ("fabric", "size"), [("mesh", 2), ("mesh", 10), ("pushsum", 2), ("pushsum", 10)]
 )
 def test_an_unheard_limiter_shrinks_before_it_is_counted_out(fabric: str, size: int) -> None:
-    """Paths that break one way: l0 hears all, nobody hears l0.
+    """Paths break one way: l0 hears all, and no limiter hears l0.
 
-    Who gives up shrinks; who counts out takes his part.
+    l0 shrinks before the others take its part.
     """
     made = fleet(fabric, size, 1)
     made.run(start_up(fabric, size) + 20)
@@ -286,7 +286,7 @@ def test_halves_that_were_apart_become_one_again(fabric: str, loss: float) -> No
 
 @pytest.mark.parametrize(("size", "loss"), [(2, 0.2), (10, 0.2), (50, 0.2), (10, 0.4)])
 def test_epochs_do_not_storm(size: int, loss: float) -> None:
-    """At any loss an epoch lives for two settling times, and all agree on its number."""
+    """An epoch lives for two settling times at any loss, and all agree on its number."""
     made = fleet("pushsum", size, 1, Conditions(loss=loss))
     made.run(start_up("pushsum", size))
     begun = 0

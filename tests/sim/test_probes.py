@@ -19,7 +19,7 @@ SWIM = ProbeSpec(patience=0, suspicion_max=1.0)
 
 
 def bound_s(fleet: ProbeFleet) -> float:
-    """The longest that a death may take to be known everywhere, where nobody is slow."""
+    """The longest time until all limiters know of a death, if none is slow, s."""
     times = fleet.times
     turns = 2 * len(fleet.names) * times.period_ns
     return (turns + times.period_ns + times.suspicion_max_ns) / NS_PER_S

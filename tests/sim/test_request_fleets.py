@@ -1,4 +1,4 @@
-"""Fleets that decide requests: what they admit together, and of whom."""
+"""Fleets that decide requests: the requests that they admit together, by caller."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_many_limiters_are_reported_together() -> None:
     assert record["share"] == {"fleet": 1.0}
     assert all("goodput_series_bps" not in flow for flow in record["flows"])
     assert record["aggregate_bps"] == pytest.approx(10e6, rel=0.05)
-    # In a tree: to and from everybody but the root.
+    # Updates of a tree: to and from all limiters but the root.
     told = 2 * 11 / 12
     assert record["gossip"]["bytes_per_limiter_per_s"] == pytest.approx(48 * 20 * told, rel=0.05)
     believed = record["gossip"]["believed_total"]

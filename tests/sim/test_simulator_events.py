@@ -1,4 +1,4 @@
-"""What happens in the middle of a simulated run."""
+"""Events in the middle of a simulated run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def simulated(events: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
 
 
 def mean_bps(run: dict[str, Any], limiter: str, begin_s: float, end_s: float) -> float:
-    """What a limiter forwarded."""
+    """The rate that a limiter forwarded, bits/s."""
     rates: list[float] = [row[1] for row in run["series"][limiter] if begin_s <= row[0] < end_s]
     return sum(rates) / len(rates)
 

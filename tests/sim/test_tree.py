@@ -105,7 +105,7 @@ def test_a_death_is_never_believed_to_be_more_than_one(size: int, which: int) ->
 
 @pytest.mark.parametrize("size", [10, 50])
 def test_moving_demands_are_followed_again_soon_after_a_death(size: int) -> None:
-    """Two rounds after `LOST` the orphans have parents, and what is new reaches everybody."""
+    """The orphans have parents two rounds after `LOST`, and news reaches all limiters."""
     made = started(size, 1)
     chosen = parents(made)
     busiest = max(made.names, key=list(chosen.values()).count)
@@ -123,7 +123,7 @@ def test_moving_demands_are_followed_again_soon_after_a_death(size: int) -> None
 def test_orphans_that_find_another_parent_and_return_are_counted_at_least_once(
     size: int, seed: int
 ) -> None:
-    """Until the dead limiter is forgotten, all limiters but those below them count them twice."""
+    """All limiters but those below the orphans count them twice until the dead one is forgotten."""
     made = started(size, seed)
     chosen = parents(made)
     orphaned = [name for name in made.names if name in chosen.values() and chosen[name]]

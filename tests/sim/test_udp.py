@@ -49,7 +49,7 @@ def test_a_source_sends_from_its_start_to_its_end_and_while_it_is_on() -> None:
 
 
 def test_bursts_are_back_to_back() -> None:
-    """Of twelve packets a bucket of 15,000 bytes lets ten pass, and what a millisecond adds."""
+    """A bucket of 15,000 bytes passes ten of twelve packets, and those that a millisecond adds."""
     record = run(
         udp=[{"limiter": "l1", "burst": 12, "period": "1150ms"}],
         limit={"rate": "1mbit", "burst": "15kB"},
@@ -72,7 +72,7 @@ def test_a_new_port_for_each_packet_is_a_new_flow_for_each() -> None:
 
 
 def test_bytes_that_receivers_hold_back_at_the_end_are_counted() -> None:
-    """Of many flows that lose much some have losses that are not made good before the end."""
+    """Some of many flows that lose much have losses that are not repaired before the end."""
     flows = [{"limiter": "l1", "count": 60, "rtt": "40ms"}]
     limit = {"rate": "2mbit", "burst": "75kB"}
     simulation = Simulation(experiment(flows=flows, limit=limit), "ctb", 1)
@@ -99,7 +99,7 @@ def test_a_run_without_udp_sources_is_unchanged_by_the_feature() -> None:
 
 
 def test_a_source_that_changes_its_port_is_one_flow_where_flows_are_sources() -> None:
-    """Its max-min share is a third of the limit, as that of each of two TCP flows."""
+    """The source's max-min share is a third of the limit, like that of each of two TCP flows."""
     flows = [{"limiter": name, "count": 1, "rtt": "40ms"} for name in ("l1", "l2")]
     source = {"limiter": "l2", "rate": "8mbit", "ports": "each-packet"}
     given = {"flows": flows, "udp": [source], "seconds": 14, "warmup": "6s"}

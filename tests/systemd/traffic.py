@@ -30,7 +30,7 @@ class Seen:
     """The packets that left the interface."""
 
     samples: list[tuple[float, int, float]] = field(default_factory=list)
-    """For each count: time before it, s; packets since the start; time after it, s."""
+    """The samples: time before a count, s; packets since the start; time after it, s."""
 
     def rate_bps(self) -> float:
         """Bits per second, over the whole time."""

@@ -28,7 +28,7 @@ WINDOW_NS = 10 * SECOND_NS
 def seen(
     told: float = 0, remote: float = 0, second_told: float = 0, second_remote: float = 0
 ) -> GlobalView:
-    """What is known, as parts of the rate and of the depth."""
+    """A view of the fleet, as parts of the rate and of the depth."""
     second = replace(view(second_remote * BURST), told=second_told * BURST)
     return replace(view(remote * RATE), told=told * RATE, second=second)
 
@@ -85,7 +85,7 @@ def test_unclaimed_rate_is_divided_like_the_static_shares() -> None:
 
 
 def test_a_claim_counts_when_it_was_told_for_so_long() -> None:
-    """At once for the others, and late for this limiter."""
+    """A falling claim counts at once for the others, and late for this limiter."""
     made = allocated(seen(told=0, remote=0.7), rate=0.6)
     assert made.value > 0.4 * RATE
     assert parts(made)[0] < 0.1
@@ -103,7 +103,7 @@ def test_a_claim_that_is_not_needed_grows_slowly() -> None:
 
 
 def test_a_saturated_limiter_claims_its_static_share_whatever_arrives() -> None:
-    """Its publishers may be held back, so its arrivals are what its part lets out."""
+    """Its publishers may be held back, so its arrivals show only the part that it lets out."""
     made = allocated(seen(0.05, 0.8, 0, 20), 0.06, 100, saturated=True)
     assert made.value == pytest.approx((1 / PROFILE - 0.05) / 4 * RATE)
     assert made.second == pytest.approx((1 / PROFILE - 0.05) / 4 * BURST)

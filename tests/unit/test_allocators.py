@@ -194,7 +194,7 @@ def test_fps_unsaturated_flows_are_worth_no_more_than_saturated_ones() -> None:
 
 
 def test_fps_flows_that_start_count_whole_for_a_while_whatever_they_send() -> None:
-    """And then for what they are worth, unless something was dropped."""
+    """Later they count for their worth, unless something was dropped."""
     allocator = make("fps", start_s=0.25)
     allocate(allocator, IDLE, view(9))
     first = demand(0.4 * MBIT, flow_rate=0.2 * MBIT, drop_ratio=0.5, first=True)
@@ -457,7 +457,7 @@ def test_the_papers_bucket_is_whole_and_lets_a_flow_begin() -> None:
 
 
 def test_the_papers_flows_that_ignore_drops_talk_their_own_weight_down() -> None:
-    """Of a flow that sends more than its share line 6 makes a smaller one, and so on to nothing."""
+    """Line 6 takes a flow above its share for a smaller one, again and again, down to nothing."""
     allocator = papers_fps(demand(4 * MBIT, flow_rate=4 * MBIT), view(7))
     limits = [
         local_limit(allocate(allocator, demand(4 * MBIT, flow_rate=4 * MBIT), view(7), ticks=20))

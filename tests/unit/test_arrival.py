@@ -45,7 +45,7 @@ class FakeAttachment:
         ]
 
     def close(self) -> None:
-        """As `Attachment.close`."""
+        """See `Attachment.close`."""
 
 
 def arrival(

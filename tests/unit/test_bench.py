@@ -37,7 +37,7 @@ def outcome() -> Outcome:
 
 
 def result(*outcomes: Outcome) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """A result as it is read back from a file."""
     benchmarks = {
         f"b{number}": {"title": f"title {number}", "seconds": 12.3, **asdict(found)}
         for number, found in enumerate(outcomes, 1)

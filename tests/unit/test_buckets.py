@@ -104,7 +104,7 @@ def test_slip_listing_3_1_caps_each_refill_and_not_the_bucket() -> None:
 
 
 def test_slip_listing_4_1_would_keep_the_dead() -> None:
-    """It removes heads while their death is ahead: then a full queue never has room again."""
+    """The listing removes heads whose death is ahead: a full queue never has room again."""
     bucket = Queue(SLOW, 1)
     assert decisions(bucket, [0, 0, 0, 0, 0, 1]) == [True] * 4 + [False, True]
     kept = [death for death in (1, 2, 3, 4) if not death > 1]
@@ -157,7 +157,7 @@ def test_slip_percent_more_are_ratios() -> None:
 
 
 def test_slip_an_unlimited_user_sends_more_slowly_than_the_refill() -> None:
-    """4.3.4 says "slightly faster" of B's user whom nothing limits (figure 5.11)."""
+    """4.3.4 says "slightly faster" of B's user, whom no limit holds (figure 5.11)."""
     faster, slower = (
         decisions(Gcra(SLOW), [number * gap_s for number in range(120)]) for gap_s in (0.95, 1.05)
     )

@@ -1,4 +1,4 @@
-"""The bound on bytes, and who is promised it."""
+"""The bound on bytes, and the datapaths that it holds for."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ def bounded(rates: Mapping[int, float], known_s: tuple[float, float] | None = No
 
 
 def test_bytes_beyond_the_bound_break_the_promise() -> None:
-    """For as long as it takes, from a detection time after the fault on."""
+    """The bound holds for windows of any length, from a detection time after the fault on."""
     limit = (1 + MARGIN) * RATE
     assert bounded({})
     assert not bounded({13: 3 * RATE, 14: limit})

@@ -1,4 +1,4 @@
-"""What the chaos suite tells: which promises hold, what the host spoiled, the exit status."""
+"""The report of the chaos suite: promises, disturbances of the host, the exit status."""
 
 from __future__ import annotations
 

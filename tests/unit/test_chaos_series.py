@@ -1,4 +1,4 @@
-"""What the chaos suite makes of bytes over time: overshoot, recovery, use, a host that stops."""
+"""The chaos suite's measures of bytes over time: overshoot, recovery, use, a host that stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between two configurations."""
+"""The differences between two configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents name is there: files, headings, modules and tests."""
+"""All files, headings, modules and tests that the documents name exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ documents = pytest.mark.parametrize(
 
 
 def anchors(document: Path) -> set[str]:
-    """What GitHub calls the headings of a document."""
+    """The anchors that GitHub gives the headings of a document."""
     text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
     headings = (
         re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line)

@@ -19,7 +19,7 @@ from ..wire import mesh
 
 
 def resting() -> Bench:
-    """Two limits that nobody uses, at rest after a hundred intervals."""
+    """Two unused limits, quiescent after a hundred intervals."""
     bench = Bench(spec(FIRST, SLOW))
     bench.run(1, 100)
     return bench

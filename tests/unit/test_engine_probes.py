@@ -1,4 +1,4 @@
-"""What the engine, its reports and the log make of probes."""
+"""Probes in the engine, its reports and the log."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
     bench, peer_log, number = probing(), PeerLog(), 1
 
     def lines(*rates: tuple[str, int]) -> list[str]:
-        """What is logged after acknowledgements by peers whose first limit has these rates."""
+        """The log after acknowledgements by peers whose first limit has these rates."""
         nonlocal number
         number += 1
         for peer, rate in rates:

@@ -1,4 +1,4 @@
-"""What the engine keeps, refuses and begins anew when the configuration changes."""
+"""A reload of the engine: state that stays, changes that are refused, estimates that restart."""
 
 from __future__ import annotations
 

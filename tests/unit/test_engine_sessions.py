@@ -1,4 +1,4 @@
-"""What the engine makes of sessions: numbers that outlive reloads, and begin anew with a peer."""
+"""Sessions in the engine: numbers outlive reloads, and begin at zero with a peer's new life."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_numbers_go_on_when_a_reload_replaces_the_limiter() -> None:
 
 
 def test_replays_are_counted_and_late_updates_are_not() -> None:
-    """Of limits, heartbeats, limits that are unknown here or of another quantity."""
+    """Updates of limits, heartbeats, and of limits that are unknown here or of another quantity."""
     bench = Bench(spec(FIRST))
     for limit_id in (1, 0, 9):
         bench.transport.rejected.clear()
@@ -130,7 +130,7 @@ def test_a_limit_that_is_unknown_here_shows_that_no_round_was_silent() -> None:
 def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To meet somebody costs the same with one limit at rest and with ten thousand."""
+    """A handshake costs the same with one quiescent limit and with ten thousand."""
     second = limit_spec(id=2, name="second")
     bench = Bench(spec(FIRST, second, peers=("b", "c")))
     heard: list[tuple[int, str]] = []
@@ -172,7 +172,7 @@ def test_the_rest_that_a_peer_tells_waits_again_in_each_of_its_lives() -> None:
 
 
 def test_updates_behind_a_flood_are_not_believed() -> None:
-    """It may be older than the times allow for by which limiters count on each other."""
+    """They may be older than the times of the conservative rule allow."""
     bench = Bench(spec(FIRST))
     membership = bench.engine.membership
 

@@ -57,7 +57,7 @@ def test_a_slow_flow_counts_for_what_it_sends_and_the_headroom() -> None:
 def test_a_refused_flow_wants_all_it_can_get_for_half_a_second(
     unhit_ns: int, weight: float
 ) -> None:
-    """It sends a fifth of the limit, and the level is half of it."""
+    """The flow sends a fifth of the limit, and the level is half of it."""
     flow = sampled(0.2 * LIMIT, hit=True)
     fair = make()
     for flow.unhit_ns in (0, unhit_ns):
@@ -141,7 +141,7 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
 
 
 def test_flows_that_meet_a_bottleneck_keep_half_more_than_they_send() -> None:
-    """From when the last tenth of a second shows it: averages know it half a second later."""
+    """The last tenth of a second shows the pause; averages show it half a second later."""
     slowed = [sampled(0.1 * LIMIT, hit=True) for _ in range(6)]
     fair = make()
     for _ in range(20):
@@ -193,7 +193,7 @@ def test_flow_buckets_are_filled_at_the_level_of_what_the_limiter_may_forward() 
 def test_a_crowd_far_above_the_limit_loses_packets_at_random(
     offered: float, expected: float
 ) -> None:
-    """Of 64 flows and of many more outside the sample, at a limiter without peers."""
+    """The traffic of 64 flows, and of many more outside the sample, at a limiter without peers."""
     crowd = [sampled(0.001 * LIMIT) for _ in range(64)]
     found = settled(crowd, remote=0, rest=(offered - 0.064) * LIMIT).enforcement
     assert found.drop_probability == pytest.approx(expected, abs=1e-3)
@@ -207,7 +207,7 @@ def test_flows_that_are_all_sampled_lose_none_at_random() -> None:
 
 
 def test_an_outlier_counts_with_what_its_bucket_passes() -> None:
-    """It sends as much as the crowd, three times the limit."""
+    """The outlier sends as much as the crowd, three times the limit."""
     crowd = [sampled(0.001 * LIMIT) for _ in range(63)]
     found = settled([*crowd, sampled(3 * LIMIT)], remote=0, rest=3 * LIMIT).enforcement
     assert found.flow_rate < LIMIT
@@ -271,7 +271,7 @@ def test_a_limiter_without_traffic_has_its_static_share_and_a_shallow_bucket() -
 
 
 def test_in_a_busy_fleet_a_limiter_without_traffic_has_nothing_but_its_depth() -> None:
-    """And wants nothing while that is full."""
+    """It wants nothing while its bucket is full."""
     fair = make()
     for _ in range(30):
         found = fair.allocate(QUIET, believed(9.0), in_force(), TICK_NS)
@@ -317,7 +317,7 @@ def test_a_trickle_makes_a_bucket_no_deeper() -> None:
 
 
 def test_a_limiter_claims_its_next_burst_before_its_account_pays_for_it() -> None:
-    """As far as a full account would: the loan of twice the age of news, and six packets."""
+    """The claim covers a full account: the loan of twice the age of news, and six packets."""
     fair = make()
     limit = in_force(static_rate=LIMIT / 40, static_burst=0.06 * LIMIT / 40)
     fair.allocate(QUIET, believed(9.0), limit, TICK_NS)
@@ -344,7 +344,7 @@ def _depth_after_bursts(bursts: int, idle_ticks: int) -> tuple[int, bool]:
 
 
 def test_a_limiter_with_bursts_is_deep_enough_for_the_next_one() -> None:
-    """As far as its account goes; eight seconds after the last burst it is idle."""
+    """The depth reaches as far as its account; eight seconds after the last burst it is idle."""
     idle, settled = _depth_after_bursts(0, 1)
     assert (idle < 10_000, settled) == (True, True)
     bursty, settled = _depth_after_bursts(3, 1)

@@ -1,4 +1,4 @@
-"""What other limiters forward is asked for while somebody looks, and within bounds."""
+"""Requests for other limiters' rates: only while a client looks, and within bounds."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_requests_for_rates_are_bounded() -> None:
     assert seen == dict.fromkeys(range(1, MOST_WATCHED + 1), 50)
     questions = [(f"lim{n}", Counts(1, asks=True)) for n in range(100) for _ in range(3)]
     assert len(Limiter().tick(*questions)) == MOST_ANSWERS
-    # What nobody asked for is not kept.
+    # An answer without a question is not kept.
     other = Limiter()
     other.tick(("lim2", Counts(1, False, 1, 1, 1)))
     assert other.rates.rates(1) == []
@@ -148,7 +148,7 @@ def test_an_invalid_message_is_refused(counts: Counts, reason: str) -> None:
 
 
 def test_a_large_fleet_is_asked_in_time() -> None:
-    """As the module says: a thousand in two seconds."""
+    """A thousand limiters are asked in two seconds, as the module says."""
     asker = Limiter()
     asker.rates.watch(1, [f"lim{n}" for n in range(1000)], 0)
     asked = [peer for _ in range(2 * NS_PER_S // TICK_NS) for peer, _ in asker.tick()]

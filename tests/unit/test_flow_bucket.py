@@ -112,7 +112,7 @@ def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
     site = Policer(policy(), Enforcement(fill_rate=0, depth=18_000), 0)
     verdicts = [police([marking, site], flow(0), 1500, 0, RNG, capable=True) for _ in range(13)]
     assert verdicts == [FORWARD] * 8 + [MARK] * 4 + [DROP]
-    # What the site refused was charged to nobody.
+    # A packet that the site refused is charged to no bucket.
     assert marking.read(1).marked_items == 4
 
 

@@ -113,7 +113,8 @@ def test_packets_that_cannot_be_judged_pass_only_if_every_limit_is_open(gate: Ga
 
 
 LOW = Enforcement(depth=10**6, flow_rate=10**6, flow_depth=10**4, reserve=10**9)
-"""Once its bucket is not full, each packet leaves too little. Twenty of a flow may be marked."""
+"""A record under which each packet leaves too little once the bucket is not full. Twenty packets
+of a flow may be marked."""
 
 
 def whole(**conditions: int) -> bytes:

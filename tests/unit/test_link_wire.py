@@ -12,7 +12,7 @@ from testbed import nfqueue_wire as wire
 def packet_message(
     queue: int, packet: int, stamp: tuple[int, int] | None = None, extra: bytes = b""
 ) -> bytearray:
-    """What the kernel sends for a queued packet."""
+    """The kernel's message about a queued packet."""
     attributes = struct.pack("=HH", 11, 1) + struct.pack(">IHB", packet, 0x0800, 2) + b"\0"
     attributes += struct.pack("=HH", 8, 5) + struct.pack(">I", 4)
     attributes += extra

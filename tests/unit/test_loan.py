@@ -4,7 +4,7 @@ from drld.allocators.loan import LAST_S, LAST_TICKS, LoanAccount
 
 
 def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_000) -> LoanAccount:
-    """With so much in it, bytes, and so many bytes/s."""
+    """An account with this balance, bytes, and this income, bytes/s."""
     made = LoanAccount()
     made.settle(0, income, capacity, 1.0)
     made.settle(capacity + income - balance, income, capacity, 1.0)
@@ -62,7 +62,7 @@ def test_the_bucket_is_no_deeper_than_the_balance_but_for_a_packet() -> None:
 
 @pytest.mark.parametrize(("interval_s", "lasts_s"), [(0.01, LAST_S), (0.2, 0.4), (1.0, 2.0)])
 def test_a_balance_lasts_for_two_intervals(interval_s: float, lasts_s: float) -> None:
-    """With what the bucket holds at the tick; and for a tenth of a second at least."""
+    """The tokens of the bucket count; and the balance lasts a tenth of a second at least."""
     made = account(balance=8_000, income=1_000)
     assert made.balance is not None
     depth = made.depth(3_000, 1_500)

@@ -114,7 +114,7 @@ def test_a_reload_keeps_those_that_stay() -> None:
 
 
 def test_for_a_peer_that_has_become_whole_the_own_sum_counts() -> None:
-    """It said nothing of the limit since it was not."""
+    """The peer has sent no update of the limit since it was not whole."""
     fabric = mesh()
     fabric.receive("b", wire.mesh(7, 0, 0.0, rest=0.0), 0)
     fabric.receive("c", update(0, 10.0), 0)
@@ -140,7 +140,7 @@ def test_the_rest_of_a_returning_peer_counts_when_its_share_does() -> None:
     for interval in range(5):
         found = remote(interval, interval, 9.0)
     assert found > 1.0
-    # Nobody looks while b leaves, as long as it counts.
+    # The view is not asked for while b leaves, as long as it counts.
     assert fabric.view(100 * TICK).connected == frozenset()
     assert [remote(101 + more, 5 + more, 0.0) for more in range(4)] == [1.0] * 4
     assert remote(105, 9, 0.0) < 1.0

@@ -22,12 +22,12 @@ LABELS = {
         r"^\| `(drld_\w+)` \| ?(.*?) ?\|", (ROOT / "docs" / "metrics.md").read_text(), re.M
     )
 }
-"""Of each metric that a daemon has: tests/unit/control/test_metrics.py compares the page."""
+"""The labels of each metric of a daemon: tests/unit/control/test_metrics.py compares the page."""
 VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$job": ".*", "$limit": ".*"}
 
 
 def promtool(*arguments: str | Path) -> str:
-    """What it says; it accepts what it is given."""
+    """The tool's output; the tool must accept its input."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     found = shutil.which("promtool", path=places)
     assert found, "no promtool: scripts/setup installs it"
@@ -46,7 +46,7 @@ def asked(node: Any) -> Iterator[str]:
 
 
 def expressions() -> list[str]:
-    """Those of the dashboard, with values for its variables."""
+    """The expressions of the dashboard, with values for its variables."""
     names = re.compile("|".join(map(re.escape, VARIABLES)))
     return [
         names.sub(lambda match: VARIABLES[match[0]], expression)

@@ -115,7 +115,7 @@ def test_ipv6_fragments(offset: int, more: bool, fragment: bool, later: bool) ->
 
 
 def test_a_later_fragment_ends_the_reading() -> None:
-    """Its bytes are payload: what looks like a destination options header is none."""
+    """The fragment's bytes are payload, even if they look like a destination options header."""
     data = fragment_header(DESTINATION, 100, True) + extension(TCP) + PORTS
     header = parse(ipv6(data, FRAGMENT))
     assert header == Header(flow6(DESTINATION), 60, 6, False, True, True, None)

@@ -12,7 +12,7 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 
 MOST_WORDS = 35_000
-"""Of all pages but those of results/: what an engineer can read in two days."""
+"""The most words of all pages but those of results/: an engineer can read them in two days."""
 PLANES = {
     "requests": (
         {"replicated-buckets.md", *(page.name for page in DOCS.glob("requests*.md"))},
@@ -20,7 +20,7 @@ PLANES = {
     ),
     "messages": ({page.name for page in DOCS.glob("messages*.md")}, 6_000),
 }
-"""The pages of a plane, which an engineer reads who uses it, and how many words they have."""
+"""The pages of a plane, which its users read, and the most words that they may have."""
 REFERENCE = "configuration.md"
 SECTIONS = {
     "messages": (
@@ -29,7 +29,7 @@ SECTIONS = {
         "### `match`: which messages fall under a limit",
     )
 }
-"""Those of the reference of the configuration that count with the pages of a plane."""
+"""The sections of the configuration reference that count with the pages of a plane."""
 LONGEST_LINE = 120
 
 TERMS = re.findall(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", (DOCS / "glossary.md").read_text(), re.M)

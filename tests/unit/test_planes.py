@@ -40,13 +40,13 @@ class TextCodec(NumberedCodec[str]):
 
 @dataclass(frozen=True)
 class Topic:
-    """What a limit of the toy plane is on."""
+    """The target of a limit of the toy plane."""
 
     name: str
 
 
 class Toy(Plane):
-    """It says what it is given to say, and keeps what it hears."""
+    """Sends the messages that a test gives it, and keeps those that it receives."""
 
     datapath: FakeDatapath
 

@@ -230,7 +230,7 @@ def test_an_isolated_limiter_stays_so_until_it_was_in_contact_for_the_spread_tim
     bench.run(TIMES.isolation_ns / NS_PER_S + 1)
     bench.answering = set(PEERS)
     bench.run(1.5)
-    # Gone again, before anybody can have heard of it.
+    # It is gone again before any limiter can have heard of it.
     bench.answering = set()
     for _ in range(round(TIMES.isolation_ns / NS_PER_S) * 20):
         assert bench.probes.isolated(bench.now)
@@ -392,7 +392,7 @@ def test_a_limiter_that_leaves_tells_some_peers_and_expects_no_answer() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.PROBE, Kind.PROBE_REQUEST])
 def test_the_answers_to_a_peer_in_a_tick_are_bounded(kind: Kind) -> None:
-    """Whatever it asks; and nobody pays for it but itself."""
+    """The bound holds for any kind of message, and costs no other peer an answer."""
     bench = Bench()
     for number in range(100):
         target = "a" if kind is Kind.PROBE else "c"
@@ -484,7 +484,7 @@ def test_a_reload_goes_on_with_rumours_and_probes_of_those_that_stay() -> None:
     told = changed._broadcasts.take(10)
     assert dead["c"] in told
     assert dead["d"] not in told
-    # Who is new hears of this limiter.
+    # A new peer hears of this limiter.
     assert alive("a") in told
 
 

@@ -408,7 +408,7 @@ def test_a_peer_is_connected_as_soon_as_it_confirms() -> None:
 
 
 def isolated() -> tuple[PushSum, int]:
-    """A limiter in epoch 2 that was connected and then heard nobody; and the interval."""
+    """A limiter in epoch 2 that was connected and then heard no peer; and the interval."""
     a, _ = acquainted()
     a.receive("b", update(10, 15.0, 0.5, epoch=1), 10 * TICK)
     for interval in range(10, 50):

@@ -31,7 +31,7 @@ def configured(fabric: str, *peers: str, rate: int = 1) -> LimiterSpec:
 
 
 def objects(bench: Bench) -> dict[str, object]:
-    """What lives as long as the daemon, or as a limit."""
+    """The objects that live as long as the daemon, or as a limit."""
     engine = bench.engine
     assert engine.node.probes is not None
     limiter = engine.limits[1].limiter
@@ -94,7 +94,7 @@ def test_a_refused_reload_leaves_the_membership_as_it_was(fabric: str) -> None:
 
 @dataclass(slots=True)
 class Managed(ManagedLimit):
-    """With a field that drld does not know."""
+    """A subclass with a field that drld does not know."""
 
     note: str = ""
 
@@ -125,7 +125,7 @@ def test_a_new_field_of_a_sliding_minimum_survives_another_span() -> None:
 
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_what_is_kept_of_a_peer_is_the_same_object_after_a_reload(fabric: str) -> None:
-    """So a field that is added to its type is kept, too."""
+    """A field that is added to its type is kept, too."""
     bench = running(fabric)
 
     def kept() -> list[object]:

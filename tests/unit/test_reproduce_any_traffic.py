@@ -129,7 +129,7 @@ def test_segments_sent_again_are_a_part_of_what_was_forwarded() -> None:
 
 
 def pulse(mbit: float, begin_s: float, end_s: float) -> Rate:
-    """That between two times, half the limit else."""
+    """A rate that is this one between two times, and half the limit otherwise."""
     return lambda time_s: mbit if begin_s - 1e-9 <= time_s < end_s - 1e-9 else 5.0
 
 

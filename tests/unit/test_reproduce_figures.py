@@ -1,4 +1,4 @@
-"""What single figures and tables have of their own; test_reproduce_judging.py has their checks."""
+"""Details of single figures and tables; test_reproduce_judging.py has their checks."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def after(high: float, begin_s: float, end_s: float) -> Rate:
 
 
 Change = tuple[Any, ...]
-"""What is changed of results that hold, and the beginnings of the statements that then do not."""
+"""A change to results that hold, and the beginnings of the statements that then fail."""
 
 MISSED: list[tuple[Figure, list[Change]]] = [
     (fig3.FIGURE, [

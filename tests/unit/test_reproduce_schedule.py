@@ -12,7 +12,7 @@ def a_task(name: str, seconds: float = 10.0, **changes: bool) -> Task:
 
 
 def played(waiting: list[Task], room: Room) -> list[set[str]]:
-    """What runs at a time: all that may start do, then the one that is done first ends."""
+    """The tasks of each moment: all start that may, then the one that is done first ends."""
     running: list[Task] = []
     seen = []
     left = list(waiting)

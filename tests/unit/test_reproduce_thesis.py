@@ -19,7 +19,7 @@ Change = Callable[[str, str, dict[str, Any]], None]
 """Changes a record, by series and bucket."""
 WORSE = ("counter", "queue", "queue-linf", "counter-literal", "ledger")
 OWNERLESS = ("queue", "queue-linf", "queue-frequency", "queue-both", "queue-prompt", "queue-safe")
-"""Their elements do not say whose they are."""
+"""Buckets whose elements do not name their origin."""
 PRECISION = {
     ("extreme", False): 0.964, ("substantial", False): 0.971, ("barely", False): 0.15,
     ("extreme", True): 0.985, ("substantial", True): 0.994, ("barely", True): 0.6,

@@ -337,7 +337,7 @@ def test_iptables_install_of_a_stamped_hook() -> None:
 
 
 def test_a_hook_that_moves_is_never_without_a_rule() -> None:
-    """Between two tables a packet may meet both, but not none."""
+    """A packet between two tables may meet both, but at least one."""
     states = iptables_state("lim1", STAMPED_4)
     assert states[Point.FORWARDED] == ChainState(
         True, 1, ("-A drld-lim1-via -o eth1 -d 10.9.2.0/24 -j NFQUEUE --queue-num 17",)
@@ -360,7 +360,7 @@ def test_iptables_chains_are_put_back_as_they_were() -> None:
     assert "-F drld-lim1-via\n-X drld-lim1-via\n" in back
     assert iptables_put_back("lim1", NOTHING, after).count("-X ") == 3
     assert iptables_put_back("lim1", before, before) == ""
-    # A chain to which nothing led leads nobody anywhere again.
+    # A chain without a jump to it gets none.
     idle = {**NOTHING, Point.IN: ChainState(True, 0, rules)}
     assert iptables_put_back("lim1", idle, NOTHING) == ""
 

@@ -99,7 +99,7 @@ def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
         busy.accept(number, number)
     assert quiet.accept(MAX_JUMP + 1, 99) is Refusal.LATE
     assert quiet.accept(1, 100) == 0
-    # Nor one that is unknown here, whose rounds nobody counts.
+    # Nor has a limit that is unknown here, whose rounds are not counted.
     assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
 
 

@@ -1,4 +1,4 @@
-"""What limiters compare of their configurations, within a version of drld and between two."""
+"""The settings that limiters compare, within a version of drld and between two."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ interval = "50ms"
 
 
 def settings_of(limit: str, gossip: str = "") -> dict[int, bytes]:
-    """What the version in force registers of a file."""
+    """The settings of a file that the version in force registers."""
     spec = config.parse(
         f"""
         [limiter]

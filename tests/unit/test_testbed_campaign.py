@@ -302,7 +302,7 @@ class Terminal(io.StringIO):
 
 
 def screen(text: str) -> list[str]:
-    """What a terminal shows, that knows no more than lines and going back."""
+    """The screen of a terminal that knows only lines and going back."""
     lines: list[str] = []
     for part in re.split(r"(\x1b\[\d+F\x1b\[J)", text):
         if back := re.fullmatch(r"\x1b\[(\d+)F\x1b\[J", part):

@@ -51,7 +51,7 @@ def test_each_limiter_has_a_group_of_flows_that_live_their_time() -> None:
 
 
 def test_a_filled_run_begins_with_as_many_flows_as_it_goes_on_with() -> None:
-    """As if it had begun one life ago; so many live at any time, once they have all begun."""
+    """A run like one that began a life ago: as many flows live at any time."""
     later, filled = (
         sorted(life for some in lives(ChurnTable.model_validate(table), seed=1).values()
                for life in some)

@@ -1,4 +1,4 @@
-"""What flows deserve, and what happens when."""
+"""The fair shares of flows, and the times of events."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_situation_follows_the_changes() -> None:
 
 
 def of_all(small: Experiment, begin_s: float = 0.0, end_s: float = 4.0) -> dict[str, float]:
-    """What everything of an experiment deserves; flows start when they are to."""
+    """The fair share of each flow of an experiment; flows start as planned."""
     rng = random.Random(1)
     sources: list[tuple[Flow | UdpSource, float]] = [
         (flow, group.table.start / 1e9)
@@ -190,7 +190,7 @@ FEW = [{"limiter": "l1", "count": 1, "rtt": "40ms"}]
     st.lists(st.one_of(st.floats(0.0, 1e9), st.just(float("inf"))), min_size=1, max_size=40),
 )
 def test_the_level_is_that_of_max_min_fairness(capacity: float, ceilings: list[float]) -> None:
-    """All is given away, or all have what they want; who has less than the level wants no more."""
+    """All is given away, or all wants are met; a flow below the level wants no more."""
     level = water_level(capacity, ceilings)
     given_away = sum(min(ceiling, level) for ceiling in ceilings)
     if level == float("inf"):

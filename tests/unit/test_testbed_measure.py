@@ -1,4 +1,4 @@
-"""What the sampler reads, when, and how progress and processor time are told."""
+"""The sampler's readings and times, and reports of progress and processor time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was seen in a run to its record."""
+"""The record of a run, from its observations."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_run_without_events_has_no_times() -> None:
 
 
 def starving_one() -> list[dict[str, Any]]:
-    """What is received when one of the two flows at `l2` gets what is due to both."""
+    """The bytes received if one of the two flows at `l2` gets the rate of both."""
     first, second, third = seen_by_default().received
     return [first, {**second, "bytes": [2 * step for step in second["bytes"]]}, third]
 

@@ -1,4 +1,4 @@
-"""Which runs of an earlier result are taken over, and which are done anew."""
+"""The runs of an earlier result that are kept, and those that are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not conform to a rate and a depth."""
+"""The bytes that do not conform to a rate and a depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed of a result."""
+"""The printed tables of a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what became of web requests to the record of a run."""
+"""The record of a run, from the fates of its web requests."""
 
 from __future__ import annotations
 

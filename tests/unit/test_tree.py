@@ -138,7 +138,7 @@ def test_only_the_parent_sends_the_rest() -> None:
     fabric = settled()
     fabric.receive(ROOT, update(0, Role.CHILD, 100.0, 1), NOW * TICK)
     fabric.receive(CHILD, update(1, Role.CHILD, 100.0, 1), NOW * TICK)
-    # And who was a child is one no more.
+    # The former child is a child no longer.
     assert fabric.view(NOW * TICK).remote == 41.0
 
 
@@ -260,7 +260,7 @@ ADOPTED = NOW + LOST + 3
 
 
 def test_an_orphan_counts_twice_until_its_lost_parent_is_forgotten() -> None:
-    """It tells its new parent all, and that one still counts what the lost parent told."""
+    """It sends its sum to its new parent, which still counts the sum of the lost parent."""
     fabric = orphan()
     assert publish(fabric, 0.75, ADOPTED)[ROOT].value == 3.75
     # 40 beyond, and the 3.5 that the lost parent had been told.
@@ -350,14 +350,14 @@ def test_a_peer_that_takes_us_for_a_child_by_mistake_is_corrected() -> None:
 
 
 def test_a_parent_left_for_a_better_one_learns_of_it_later() -> None:
-    """It is told for some rounds more what a parent is told."""
+    """The former parent gets a parent's updates for some rounds more."""
     fabric = settled()
     best = fabric.membership._candidates[0]
     if best == PARENT:
         fabric.membership._candidates = (ROOT, PARENT)
         best = ROOT
     membership = fabric.membership
-    # The parent knows of 4 beyond this limiter; who has just returned knows itself.
+    # The parent counts 4 beyond this limiter; a limiter that has just returned counts itself.
     for sequence, known, chosen in ((0, 1, PARENT), (1, 4, best)):
         membership.receive(best, beat(sequence, Role.NONE, known), NOW * TICK)
         fabric.view(NOW * TICK)

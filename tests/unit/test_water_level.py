@@ -23,7 +23,7 @@ from drld.allocators.water_level import water_level
 def test_flows_get_what_they_want_or_the_level(
     wants: list[float], unlimited: float, level: float
 ) -> None:
-    """Of 10; all of it where all that is wanted fits."""
+    """The capacity is 10; all wants are met if they fit."""
     assert water_level(10, wants, unlimited) == pytest.approx(level)
     used = sum(min(want, level) for want in wants) + unlimited * level
     assert used == pytest.approx(10) or (level == 10 and used < 10)

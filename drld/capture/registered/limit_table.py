@@ -190,7 +190,7 @@ class PacketLimitTable(LimitTable):
         )
 
     def policy(self) -> Mapping[str, Any]:
-        """What becomes of the excess, and what makes a flow."""
+        """The fate of the excess, and the definition of a flow."""
         return {"excess": Excess(self.excess), "flow": self.flow}
 
     def check(self, where: Location, problems: Problems) -> None:

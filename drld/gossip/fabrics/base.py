@@ -122,7 +122,7 @@ class Fabric(ABC, Generic[AnyLink]):
         """
 
     def told(self, now_ns: int) -> Mapping[str, tuple[float, int]]:  # noqa: ARG002 -- where it may be
-        """By peer, its newest value if that counts, and the number of limiters in the value.
+        """The newest value of each peer if it counts, and the number of limiters in it, by peer.
 
         Empty for a fabric whose peers send no values of limiters (push-sum).
         """

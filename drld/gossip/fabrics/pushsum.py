@@ -101,7 +101,7 @@ class PushsumMembership(Membership):
     def _begin(self) -> None:
         super()._begin()
         self.aware: dict[int, PushSum] = {}
-        """By limit, the fabrics that do not know yet of the next change of the peers."""
+        """The fabrics that do not know yet of the next change of the peers, by limit."""
 
     def _change(self) -> None:
         super()._change()
@@ -353,7 +353,7 @@ class PushSum(Fabric[_Peer]):
         self.mass.restart()
 
     def _beginning_ns(self, now_ns: int) -> int:
-        """When an epoch that begins now counts as begun: one of zeros has settled already."""
+        """The begin of an epoch that begins now, ns: one of zeros has settled already."""
         return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
 
     def _silence(self, now_ns: int) -> bool:

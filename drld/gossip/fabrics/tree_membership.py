@@ -88,7 +88,7 @@ class TreeMembership(Membership):
         self._rest: Count | None = None
         """The limiters that are not below this one, as the parent counts them."""
         self._best_knows = 0
-        """How many limiters the best candidate counts."""
+        """The number of limiters that the best candidate counts."""
         self._confirmed_until_ns = 0
         """When the parent is lost, if it confirms nothing more."""
         self._former_parents: dict[str, int] = {}
@@ -228,7 +228,7 @@ class TreeMembership(Membership):
         )
 
     def role(self, peer: str, now_ns: int) -> Role:
-        """What a peer is to this limiter."""
+        """The role of a peer towards this limiter."""
         if peer == self.parent:
             return Role.PARENT
         if peer in self._children:

@@ -88,7 +88,7 @@ async def converse(
     connections: server.Connections | None = None,
     peer: object = Credentials(1, 0, 0),
 ) -> tuple[bytes, float]:
-    """What the server says, and how long it held the connection."""
+    """The server's answer, and the time for which it held the connection."""
     connections = connections or serving()[1]
     ours, theirs = memory_stream_pair()
     answer = bytearray()

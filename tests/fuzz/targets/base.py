@@ -1,4 +1,4 @@
-"""What a fuzz target is."""
+"""The type of a fuzz target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Target:
-    """Bytes from nobody knows whom, and what must hold whatever they are."""
+    """A parser of foreign bytes, and the properties that hold for any of them."""
 
     check: Callable[[bytes], bool]
     """Raises (AssertionError, or whatever else gets out) where the property does not hold; returns
@@ -21,13 +21,13 @@ class Target:
     seeds: Callable[[], Iterable[bytes]]
     """Valid inputs, from which a fuzzer begins."""
     words: tuple[bytes, ...] = ()
-    """What such inputs are made of: a coverage-guided fuzzer does not find them by itself."""
+    """Words of such inputs, which a coverage-guided fuzzer does not find by itself."""
     max_bytes: int = 4096
-    """Of an input."""
+    """The largest size of an input."""
 
 
 def unless_refused(decode: Callable[[], T], reasons: Collection[str]) -> T | None:
-    """What is decoded; None where it is refused for one of these reasons."""
+    """The decoded value; None: it was refused for one of these reasons."""
     try:
         return decode()
     except WireError as error:

@@ -1,4 +1,4 @@
-"""What must hold of the frames of any broker's protocol, whatever a client or a broker sends."""
+"""Properties of frames in any broker's protocol, whatever a client or a broker sends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class _World:
         self._turn = 0
         self.channels = [self._channel(0), self._channel(1)]
         self.said: list[tuple[int, bytes]] = []
-        """(to whom, what) of all that anybody with the key ever sent."""
+        """The receiver and the bytes of each datagram that any end with the key has sent."""
         self._genuine: set[tuple[int, bytes]] = set()
         self._controls: set[tuple[int, int, bytes]] = set()
         self.updates = 0
@@ -51,7 +51,7 @@ class _World:
         self.send(1 - side, self.channels[side].greet(self._turn))
 
     def send(self, to: int, datagram: bytes | None) -> None:
-        """And deliver, with what is answered to it."""
+        """Record and deliver a datagram, and then its answers."""
         for _ in range(8):
             if datagram is None:
                 return
@@ -61,11 +61,11 @@ class _World:
         raise AssertionError("they do not stop answering each other")
 
     def send_answer(self, to: int, answer: bytes | None) -> None:
-        """Of `to` to what somebody else made it receive."""
+        """Record and deliver the answer of `to` to a datagram of a stranger."""
         self.send(1 - to, answer)
 
     def deliver(self, to: int, datagram: bytes) -> bytes | None:
-        """What the receiver answers; what it believes must have been said to it."""
+        """The receiver's answer; any end must have sent what the receiver believes."""
         channel = self.channels[to]
         try:
             opened = channel.open_untrusted(datagram, self._turn)

@@ -35,7 +35,7 @@ def check(data: bytes) -> bool:
 
 
 def check_text(text: str) -> bool:
-    """What is no TOML is one problem; of what is, every problem names a key."""
+    """A text that is no TOML is one problem; in TOML, every problem names a key."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -46,7 +46,7 @@ def check_text(text: str) -> bool:
 
 
 def check_document(document: Mapping[str, Any]) -> bool:
-    """What TOML has been made of; its limits alone are a drop-in of another file."""
+    """Check a document of TOML; its limits alone are a drop-in of another file."""
     if isinstance(limits := document.get("limit"), list):
         check_drop_in(limits)
     return _judge(lambda: config.from_document(document, FILE), document)

@@ -15,7 +15,7 @@ NOW_NS = 10**15
 
 
 def check(content: bytes) -> bool:
-    """What is accepted is exactly what its encoding says, and a bucket takes it."""
+    """An accepted delta encodes to the same bytes, and a bucket takes it."""
     part = unless_refused(lambda: CODEC.decode_untrusted(content), {"length", "reserved", "value"})
     if part is None:
         return False

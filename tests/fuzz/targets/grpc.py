@@ -1,4 +1,4 @@
-"""What a stranger sends after the preface of HTTP/2: it is bounded, and is answered in frames.
+"""Bytes of a stranger after the preface of HTTP/2: they are bounded, and answered in frames.
 
 At once and in pieces. In the end no call is open, nothing is held, and the connection is over.
 """
@@ -75,7 +75,7 @@ def talk(data: bytes, piece: int) -> bool:
 
 
 def well_formed(data: bytes) -> None:
-    """What is sent are frames."""
+    """The sent bytes are whole frames."""
     at = 0
     while at < len(data):
         frame, length = Frame.parse_frame_header(memoryview(data[at : at + 9]), strict=True)

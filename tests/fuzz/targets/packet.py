@@ -54,7 +54,7 @@ def check_mark(data: bytes, header: Header) -> None:
 
 
 def checksum_error(data: bytes) -> int:
-    """Of an IPv4 header; 0 if its checksum is right."""
+    """The error of an IPv4 header's checksum; 0: it is right."""
     header = data[: (data[0] & 15) * 4]
     header += bytes((data[0] & 15) * 4 - len(header))
     words: tuple[int, ...] = struct.unpack(f"!{len(header) // 2}H", header)
@@ -62,7 +62,7 @@ def checksum_error(data: bytes) -> int:
 
 
 def check_bounds(data: bytes, header: Header) -> None:
-    """What `parse` says can be."""
+    """The result of `parse` is possible for these bytes."""
     flow = header.flow
     assert 0 <= flow.protocol <= 255
     assert len(flow.source) == len(flow.destination) == {0: 4, 4: 4, 6: 16}[header.family]
@@ -97,7 +97,7 @@ def check_present(data: bytes, header: Header) -> None:
 
 
 def check_copy(data: bytes, size: int) -> None:
-    """What a cut copy still shows, the whole shows too."""
+    """The fields that a cut copy shows are those of the whole packet."""
     whole, part = parse(data), parse(data[:size])
     if part.family == 0 or whole.defect is not None:
         return

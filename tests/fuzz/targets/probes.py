@@ -115,7 +115,7 @@ def _number(script: Iterator[int]) -> int:
 
 
 def seeds() -> list[bytes]:
-    """Everybody is met, asks and answers, and says things of others and of this limiter."""
+    """All peers are met, ask and answer, and spread rumours about others and this limiter."""
     met = bytes(MEET | peer << 3 | 1 << 5 for peer in range(len(_PEERS)))
     said = []
     for kind in (Kind.PROBE, Kind.ACK, Kind.PROBE_REQUEST):

@@ -31,7 +31,7 @@ def check(data: bytes) -> bool:
 
 
 def _read(data: bytes) -> ProxyHeader | str | None:
-    """What a header says, or the reason why it is none."""
+    """The header, or the reason why the bytes are none."""
     try:
         return read(data)
     except FrameError as error:

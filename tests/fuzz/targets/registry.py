@@ -43,7 +43,7 @@ def check(data: bytes) -> bool:
 
 
 def check_registry(registry: Registry) -> None:
-    """What is known is of use, and can be told to others again."""
+    """The known state is usable, and can be written again."""
     for key, problem in registry.problems.items():
         assert problem.startswith(f"etcd {key}: "), problem
         check_problem(problem)
@@ -74,7 +74,7 @@ def check_problem(problem: str) -> None:
 
 
 def check_alive(value: bytes, key: str) -> None:
-    """What a limiter says of itself is read for drlctl."""
+    """A limiter's report on itself is read for drlctl."""
     try:
         alive = read_alive(value, key)
     except ConfigError as error:

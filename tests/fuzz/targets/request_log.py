@@ -44,7 +44,7 @@ def read(data: bytes, words: str) -> int:
 
 
 def check_text(asked: explain.Asked) -> None:
-    """What is written for people is read as the same."""
+    """A request written for people is read back as the same."""
     assert explain.read(str(asked)).request == asked.request
 
 

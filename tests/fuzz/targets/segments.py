@@ -13,7 +13,7 @@ from tests.fuzz.targets.base import Target
 from tests.segments_oracle import Oracle
 
 _STEP = struct.Struct(">BhBH")
-"""What happens, an offset from the first byte not asked for, a length, a time in ms."""
+"""A kind of event, an offset from the first byte not yet read, a length, a time in ms."""
 _ADD, _ARRIVAL = 0, 1
 _MS = 1_000_000
 

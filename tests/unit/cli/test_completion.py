@@ -29,7 +29,7 @@ printf "%s\\n" "${COMPREPLY[@]}"
 
 
 def tab(directory: Path, *words: str) -> set[str]:
-    """What bash offers for the last of these words."""
+    """The completions that bash offers for the last of these words."""
     (directory / "bin").mkdir(exist_ok=True)
     command = directory / "bin" / "drlctl"
     command.write_text(

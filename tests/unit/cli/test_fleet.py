@@ -37,7 +37,7 @@ match = { in = "uplink" }
 mode = "shadow"
 """
 OPTIONS = ("--name", "c", "--rate", "1mbit", "--burst", "15kB", "--in", "uplink")
-"""Of a limit that is added without a file."""
+"""The options of a limit that is added without a file."""
 
 
 ADD, SET, REMOVE, SHOW = (("limit", verb, "--fleet") for verb in ("add", "set", "remove", "show"))

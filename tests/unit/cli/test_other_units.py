@@ -1,4 +1,4 @@
-"""What people see of a limit on calls, beside one on packets: calls, and neither bits nor bytes."""
+"""A limit on calls as people see it, beside one on packets: calls, neither bits nor bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a daemon by drlctl, what programs see, and what is said of refusals."""
+"""The output of drlctl about a daemon, for people and for programs, and its refusals."""
 
 from __future__ import annotations
 

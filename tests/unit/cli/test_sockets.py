@@ -81,7 +81,7 @@ async def test_an_answer_of_another_server_is_an_error(
 
 
 async def test_a_change_whose_answer_is_lost_is_reported(tmp_path: Path) -> None:
-    """As by a daemon that was killed between the change and its answer, or is too late."""
+    """The daemon was killed between the change and its answer, or is too late."""
     path = tmp_path / "other.sock"
     said = "; the change may be in force: check with drlctl before you try again\n"
     async with stranger(path, b""):

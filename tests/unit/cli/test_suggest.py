@@ -110,7 +110,7 @@ def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
     assert 160_000 <= found["rate_bps"] <= 160_000 * 1.1
     assert found["burst_bytes"] == 2000
 
-    # A changed rate keeps what is known; another target begins anew.
+    # A changed rate keeps the profile; another target begins a new one.
     traffic.engine.reconfigure(
         replace(traffic.spec, limits=(with_policy(spec, rate=20_000),)), traffic.now_ns
     )

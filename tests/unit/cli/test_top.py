@@ -138,7 +138,7 @@ class Terminal:
         self.screen.resize(height, columns)
 
     async def ends(self) -> int:
-        """Its exit status; what it writes at the end is read."""
+        """The exit status; the last output is read as well."""
         with trio.fail_after(60):
             while self.process.poll() is None:
                 with trio.move_on_after(0.05):

@@ -21,13 +21,13 @@ PATIENCE_S = 60.0
 
 
 class Peers(NamedTuple):
-    """What both sides of a connection have."""
+    """The TLS contexts of both sides of a connection."""
 
     client: ssl.SSLContext
     anonymous: ssl.SSLContext
-    """Of a client without a certificate."""
+    """The context of a client without a certificate."""
     stranger: ssl.SSLContext
-    """Of a client that trusts other authorities."""
+    """The context of a client that trusts other authorities."""
     address: str
 
 

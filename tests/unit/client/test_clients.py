@@ -155,7 +155,7 @@ def test_a_limiter_that_goes_and_comes_back(
                 assert (await client.check("api")).degraded
                 client._availability._backoff._due_ns = None
                 assert (await client.check("api")).admitted
-            # It restarts while nobody asks: the next question finds the new one.
+            # It restarts while no thread asks: the next question finds the new one.
             with limiter(path):
                 answer = await client.check("api")
                 assert (answer.admitted, answer.degraded) == (True, False)
@@ -255,7 +255,7 @@ def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:
         left = client.check("api", cost=0).remaining
         assert left is not None
         assert taken.count(True) + held + left == 100
-        # What nobody uses is lost after its time, and counted without another question.
+        # Unused tokens are lost after their time, and counted without another question.
         while sum(lease._lease._tokens for lease in leases):
             assert client.counts["leased"] == 100 - left
         assert client.counts["lost"] == sum(lease.lost for lease in leases)

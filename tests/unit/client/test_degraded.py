@@ -1,4 +1,4 @@
-"""What a client decides by itself: without a limiter, and with tokens that it has taken ahead."""
+"""Decisions of a client by itself: without a limiter, and with tokens that it has taken ahead."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_each_key_has_a_bucket_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     made = told(replace(FREE, where={}, per=("user",)))
     for user in "abc":
         assert admitted(made, 5, Question("api", {"user": user})) == 2
-    # Strangers share one; those who were known before notice nothing.
+    # Strangers share one bucket; known users keep theirs.
     assert sum(admitted(made, 5, Question("api", {"user": it})) for it in "defghi") == 2
     assert admitted(made, 5, Question("api", {"user": "a"}), 2 * S) == 2
     assert admitted(made, 5, Question("api")) == 5

@@ -55,7 +55,7 @@ def problems(text: str) -> list[str]:
 
 
 def problems_with(path: str, written: str, beside: str = "") -> list[str]:
-    """What is said of the good configuration with this value, and others in its table."""
+    """The errors of the good configuration with this value, and others in its table."""
     document = tomllib.loads(GOOD)
     *tables, key = re.findall(r"\w+", path)
     table: Any = document

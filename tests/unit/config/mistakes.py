@@ -160,7 +160,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
         f"{MARK}; the mask 0xff leaves no packet the mark 0x110": ["'0x110/0xff'"],
     },
 }
-"""For each key what its value must be, and wrong values as they are written."""
+"""The requirement on each key's value, and wrong values as they are written, by key."""
 
 BESIDE = {
     "http": "listen = '127.0.0.1:9617'",
@@ -168,7 +168,7 @@ BESIDE = {
     "limit[0].match": "protocol = 6",
     "limit[0].shares": "lim2 = 0.5",
 }
-"""What stands beside a wrong value in its table, so that there is no other mistake."""
+"""Further lines in the table of a wrong value, so that there is no other mistake."""
 
 
 def packets(keys: str) -> tuple[str, str]:

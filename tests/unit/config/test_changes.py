@@ -29,7 +29,7 @@ class Host:
         self.now = Configuration.of(config.read(self.file))
 
     def do(self, change: Change) -> None:
-        """As the daemon does it."""
+        """Apply a change as the daemon does."""
         before, self.now = self.now, self.now.changed(change)
         if change.save:
             replace_by(self.now.drop_in, self.now.write(before))
@@ -110,7 +110,7 @@ def test_limits_are_added_and_removed(host: Host) -> None:
 
 
 def test_a_change_that_is_taken_back_leaves_the_limit_as_the_files_have_it(host: Host) -> None:
-    """Its digest too: a key that the file leaves out is not one that this limiter has."""
+    """Its digest is the file's, too: the limiter has no key that the file leaves out."""
     before = host.now.in_force.limits[0]
     for mode in ("pause", "enforce"):
         host.set(mode=mode, excess="drop")

@@ -50,7 +50,7 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     missing = tmp_path / "drld.toml"
     (long := tmp_path / "long.toml").touch()
     os.truncate(long, 64_000_001)
-    # A pipe that nobody writes would keep its reader waiting.
+    # A pipe without a writer would keep its reader waiting.
     os.mkfifo(pipe := tmp_path / "pipe.toml")
     for path, said in (
         (missing, f"{missing}: No such file or directory"),
@@ -96,7 +96,7 @@ def test_a_folder_in_which_every_user_may_replace_the_file_is_refused(tmp_path: 
     assert refusal(partial(config.load, path)) == [
         f"{path}: its folder must not be writable by every user: run chmod o-w on it (got mode 777)"
     ]
-    # As /tmp is: what is there stays what its owner wrote, and the rest may be anybody's.
+    # Like /tmp: a file stays its owner's, but any user may add others.
     tmp_path.chmod(0o1777)
     assert config.load(path)
     (tmp_path / "drld.toml.d").mkdir()

@@ -97,7 +97,7 @@ def test_a_certificate_has_a_key_and_clients_need_one_where_the_server_has(
 
 
 def test_the_certificate_s_date_is_known(files: tuple[Certificate, Certificate]) -> None:
-    """As openssl reads it; the first of a chain counts."""
+    """The date is the one that openssl reads; the first certificate of a chain counts."""
     ca, own = files
     command = ["openssl", "x509", "-noout", "-enddate", "-in", str(own.cert)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""Keys of the fleet in the configuration: files that nobody else may read."""
+"""Keys of the fleet in the configuration: files that no other user may read."""
 
 from __future__ import annotations
 

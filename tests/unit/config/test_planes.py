@@ -244,7 +244,7 @@ def test_its_options_are_those_of_a_new_limit() -> None:
 
 
 def test_its_commands_are_those_of_drlctl() -> None:
-    """They are registered when it is imported: here once more, beside the one of other tests."""
+    """Commands are registered at the import; this test imports drlctl once more."""
     spec = find_spec("drld.cli")
     assert spec is not None
     assert spec.loader is not None

@@ -89,7 +89,7 @@ def test_mistakes(old: str, new: str, said: str | None) -> None:
     "host", [64 * "a", "a..b", ".a", "...", "[::::]", "[1]", "[::ffff:1.2.3.4.5]"]
 )
 def test_hosts_that_no_resolver_takes_are_refused(host: str) -> None:
-    """They ended the daemon: what resolves names raises errors of other kinds."""
+    """Such hosts once ended the daemon: resolvers raise errors of other kinds."""
     (line,) = problems(HEAD + REGISTRY.replace("etcd1", host))
     assert line.startswith(
         "drld.toml: registry.endpoints[0]: must be the URL of an etcd server such as "
@@ -105,7 +105,7 @@ def test_hosts(host: str) -> None:
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    """What a session would find is found when the file is read, and nothing of it is shown."""
+    """Reading the file finds the errors that a session would find, and shows no secret."""
     secret = "hunter2 " * 600
     (no_pem := tmp_path / "no.pem").write_text("no certificate")
     (long := tmp_path / "long").write_text(secret)

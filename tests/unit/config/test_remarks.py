@@ -1,4 +1,4 @@
-"""What is allowed, and better otherwise."""
+"""Remarks: settings that are allowed, and for which a better one exists."""
 
 from __future__ import annotations
 

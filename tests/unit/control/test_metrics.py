@@ -123,7 +123,7 @@ def test_any_sample_is_read_back(
 
 
 async def test_labels_are_those_that_the_page_has(api: httpx.AsyncClient) -> None:
-    """So none can hold what traffic contains, or grow with it."""
+    """No label can hold contents of traffic, or grow with it."""
     for family in (await scraped(api)).values():
         for sample in family.samples:
             assert f"| `{sample.name}` | {', '.join(sample.labels)} |" in DOCUMENT

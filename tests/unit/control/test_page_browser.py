@@ -74,7 +74,7 @@ async def it_shows_what_the_engine_knows(browser: Browser, daemon: PageDaemon) -
     await browser.until(f"{NAMES}.length === 3 && {LIVE}")
     assert await browser.value(NAMES) == ["web", HOSTILE, "idle"]
     cell = f"{ROWS}[0].cells[2].textContent"
-    # It changes as the flows grow, and all is drawn anew.
+    # It changes as the flows grow, and the page redraws all.
     await browser.until(f"{cell}.endsWith('bit/s')")
     path = "document.querySelector('#stack path.layer.here').getAttribute('d')"
     before = await browser.value(path)

@@ -1,4 +1,4 @@
-"""Requests that are too large, or none, or too many at a time: they harm nobody else."""
+"""Requests that are too large, invalid, or too many at a time harm no other client."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
 
 
 def of_files(own: Certificate, client_ca: Certificate | None = None) -> ssl.SSLContext:
-    """What the configuration makes of these files."""
+    """The TLS context that the configuration makes of these files."""
     table = f'[http]\nlisten = "127.0.0.1:1"\ncertificate = "{own.cert}"\nkey = "{own.key}"\n'
     if client_ca:
         table += f'client_ca = "{client_ca.cert}"\n'
@@ -263,7 +263,7 @@ async def test_strangers_have_places_of_their_own(
 async def test_connections_are_accepted_at_a_pace(
     daemon: FakeDaemon, autojump_clock: object
 ) -> None:
-    """On all addresses together: whoever opens more waits in the backlog."""
+    """The pace is that of all addresses together: further connections wait in the backlog."""
     async with listening(daemon, lambda: None, "127.0.0.1", "127.0.0.2") as endpoints:
         began = trio.current_time()
         async with AsyncExitStack() as stack:

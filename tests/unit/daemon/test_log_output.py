@@ -32,7 +32,7 @@ DEAD = event("peer.state", "b", peer="b", old="alive", new="dead")
 
 
 def test_every_line_is_an_event() -> None:
-    """So programs can tell it, and a cause that repeats is throttled.
+    """Programs can tell events apart, and a repeated cause is throttled.
 
     The client library logs into its application's log, which has no events.
     """

@@ -1,4 +1,4 @@
-"""What the service manager is told, over a socket of the test's."""
+"""Messages to the service manager, which the test plays with a socket of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An action that many ask for: who gets which run."""
+"""An action with many callers, and the run that each caller gets."""
 
 from __future__ import annotations
 

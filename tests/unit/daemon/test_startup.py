@@ -55,7 +55,7 @@ print(daemon.main([]))
 
 
 def test_a_reload_that_is_asked_for_too_early_waits_for_the_start() -> None:
-    """Until its handler is there, SIGHUP would end the process."""
+    """SIGHUP would end the process before its handler is there."""
     done = subprocess.run(
         [sys.executable, "-c", HANGUP_AT_THE_IMPORT], check=False, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""What the doctor makes of a daemon's reports."""
+"""The doctor's judgements on a daemon's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor makes of facts of a host, and how it reads some of them."""
+"""The doctor's judgements on facts of a host, and how it reads some of them."""
 
 from __future__ import annotations
 

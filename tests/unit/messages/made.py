@@ -86,7 +86,7 @@ def client(name: str, user: str | None = None) -> Client:
 
 
 def released(made: MessageDatapath, now_ns: int) -> list[tuple[str, Fate]]:
-    """What leaves by now, from a daemon that looks in time: texts and fates."""
+    """The messages that leave by now from a daemon that looks in time: texts and fates."""
     left = []
     while (due_ns := made.gate.due_ns) is not None and due_ns <= now_ns:
         left += [(it.data.decode(), fate) for _, it, fate in made.gate.release(due_ns)]

@@ -28,7 +28,7 @@ from tests.unit.requests.test_daemons import ports
 
 COUNT = 20
 LISTEN = ("stdbuf", "-oL", "mosquitto_sub")
-"""It says at once, and not when its buffer is full, that it has subscribed."""
+"""The subscriber's command; it reports its subscription at once, without a buffer."""
 ALL = list(range(COUNT))
 CASES = [f"{version}/{qos}" for version in (4, 5) for qos in (0, 1, 2)]
 
@@ -58,7 +58,7 @@ def waits(rate: float = 60, burst: float = 5, topic: str = "limited/#") -> Limit
 
 
 async def publish(library: str, port: int, cases: Sequence[str], *options: object) -> Any:
-    """What a client says of each case, `VERSION/QOS`."""
+    """The client's report on each case, by `VERSION/QOS`."""
     return await run(library, port, *(f"--case={case}" for case in cases), *options)
 
 

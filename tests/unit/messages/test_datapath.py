@@ -67,7 +67,7 @@ def test_what_arrives_and_passes_is_measured_and_a_limit_with_waiting_messages_i
 
 @pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.SHADOW])
 def test_the_largest_unfinished_work_is_measured(mode: Mode) -> None:
-    """What the bucket lacks and what waits, since the last read."""
+    """The unfinished work is the bucket's lack and the waiting messages, since the last read."""
     made = datapath(with_policy(message_limit(rate=10, burst=2), mode=mode))
     offered(made, made.gate.lane("mqtt"), "a", "abcd", 0)
     assert made.read(1, 50 * MS).backlog == 4 * ITEM

@@ -73,7 +73,7 @@ async def test_another_rate_holds_for_thousands_that_wait_and_without_the_limit_
 async def test_thousands_arrive_once_and_in_their_order(
     server: Server, observer: Observer, clients: Clients, qos: int
 ) -> None:
-    """Of each client; cut at random, with other frames between."""
+    """The frames of each client are cut at random, with other frames between."""
     rng, each, count = Random(qos), 1500 if qos < 2 else 300, 4
     limit = message_limit("limited/#", rate=20_000, burst=50)
 

@@ -21,7 +21,7 @@ PUBS = b"".join(b"PUB limited.a 1000\r\n%01000d\r\n" % number for number in rang
 
 
 async def test_a_publisher_that_is_held_back_stays_connected(tmp_path: Path) -> None:
-    """Its answers to the server's pings are behind messages that drld does not read yet."""
+    """The client's answers to pings are behind messages that drld does not read yet."""
     configuration = tmp_path / "nats.conf"
     configuration.write_text('ping_interval: "1s"\nping_max: 2\n')
     (port,) = ports(1, socket.SOCK_STREAM)

@@ -66,7 +66,7 @@ def made(*, burst: float = 1, rate: float = 1000) -> tuple[Pump, MessageDatapath
 
 
 def test_frames_of_all_connections_are_charged_in_the_order_of_their_arrival() -> None:
-    """With one token the earliest one leaves, whichever connection is read first."""
+    """The earliest frame gets the only token, whichever connection is read first."""
     pump, found = made(rate=0.001)
     log: list[str] = []
     now_ns = time.monotonic_ns()
@@ -93,7 +93,7 @@ def test_what_waits_leaves_when_the_timer_says_so() -> None:
 
 
 def test_limits_that_change_wake_it() -> None:
-    """Those that wait for a limit that is removed leave at once, and not when they were due."""
+    """Messages that wait for a removed limit leave at once, and not when they were due."""
     pump, found = made(rate=0.001)
     log: list[str] = []
     Flow(pump, log, *[(time.monotonic_ns(), f"{number}") for number in range(3)])

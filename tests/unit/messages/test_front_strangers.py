@@ -1,4 +1,4 @@
-"""What strangers can do to a front: say nothing, say half, come in crowds, or be refused."""
+"""Strangers at a front: they say nothing, say half, come in crowds, or are refused."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_half_frames_of_many_clients_stay_within_hold(
 
 
 async def test_strangers_are_read_in_small_pieces(server: Server, clients: Clients) -> None:
-    """What waits for the broker's verdict is bounded for each client."""
+    """The bytes that wait for the broker's verdict are bounded for each client."""
     async with front(server, "mqtt", LIMIT) as running:
         server.freeze()
         crowd = [await clients.dial(running) for _ in range(4)]
@@ -145,7 +145,7 @@ async def test_strangers_are_read_in_small_pieces(server: Server, clients: Clien
 async def test_messages_of_a_client_that_the_broker_refuses_use_no_tokens(
     tmp_path: Path, clients: Clients
 ) -> None:
-    """They come in one piece with the CONNECT, before the broker has seen it."""
+    """The messages come in one piece with the CONNECT, before the broker has seen it."""
     (port,) = ports(1, socket.SOCK_STREAM)
     with mosquitto(tmp_path, port, "allow_anonymous false\n") as strict:
         async with front(strict, "mqtt", LIMIT) as running:
@@ -174,7 +174,7 @@ class RawNats:
         self.said = b""
 
     async def until(self, text: bytes | None, count: int = 1) -> bytes:
-        """What the server has said, once it has said this so often; None: until the end."""
+        """The server's output, once it has this text `count` times; None: at its end."""
         with trio.fail_after(PATIENCE_S):
             while text is None or self.said.count(text) < count:
                 try:

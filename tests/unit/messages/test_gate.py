@@ -43,7 +43,7 @@ def test_the_frames_of_a_connection_keep_their_order() -> None:
 
 
 def test_a_message_is_charged_at_its_arrival_though_others_stand_before_it() -> None:
-    """Its tokens are there when its turn comes, and nobody has waited for them."""
+    """Its tokens are there when its turn comes, so no message waits for them."""
     made = datapath(
         message_limit("slow", id=1, rate=10, burst=1), message_limit("fast", id=2, rate=10, burst=1)
     )

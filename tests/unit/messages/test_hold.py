@@ -31,7 +31,7 @@ def test_a_burst_passes_and_the_next_waits_for_its_token() -> None:
 
 
 def test_a_late_daemon_delays_and_changes_no_account() -> None:
-    """What waited is charged when its token was there, however late it is taken out."""
+    """A waiting message is charged at the time of its token, however late it is taken out."""
     hold, late = a_hold(), a_hold()
     for each in (hold, late):
         offered(each, "abc")
@@ -61,7 +61,7 @@ def test_it_is_saturated_while_a_message_waits_at_every_moment() -> None:
 
 
 def test_a_daemon_that_has_stood_still_lets_out_a_full_bucket() -> None:
-    """It has not looked for longer than messages may be charged before they are read."""
+    """The pause is longer than the time by which messages may be charged before their reading."""
     for late_ms, left in ((350, 3), (351, 2), (10_000, 2)):
         hold = a_hold(depth=2)
         offered(hold, "abcdefgh")

@@ -1,4 +1,4 @@
-"""What operators see of limits on messages: lists, explanations, remarks, metrics, profiles."""
+"""Limits on messages as operators see them: lists, explanations, remarks, metrics, profiles."""
 
 from __future__ import annotations
 

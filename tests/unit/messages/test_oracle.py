@@ -21,7 +21,7 @@ SENT = [at_ns for at_ns, _ in schedule(Random(1), 40, RATE, BURST, 20.0)]
 
 
 def held(sent_ns: list[int], rate: int, burst: int) -> list[int]:
-    """When the messages leave drld's own bucket."""
+    """The times at which the messages leave drld's own bucket."""
     hold: Hold[int] = Hold(Enforcement(fill_rate=rate * ITEM, depth=burst * ITEM), 0)
     left = dict.fromkeys(range(len(sent_ns)), 0)
     for number, at_ns in enumerate(sent_ns):

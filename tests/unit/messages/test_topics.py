@@ -123,7 +123,7 @@ def test_a_topic_that_is_none_is_refused_each_time() -> None:
 
 
 def test_a_search_looks_at_no_filter_that_does_not_match() -> None:
-    """With 10,000 filters it visits the nodes that it visits with ten."""
+    """A search among 10,000 filters visits the same nodes as one among ten."""
 
     def visited(number: int) -> int:
         topics = Topics([(f"t/{it}/+", it) for it in range(number)], MQTT)

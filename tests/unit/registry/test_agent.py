@@ -1,4 +1,4 @@
-"""The agent with a real etcd: who belongs to the fleet, and what comes into force."""
+"""The agent with a real etcd: members of the fleet, and limits that come into force."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_limit_that_the_host_refuses_is_refused_alone_and_reported(
 async def test_a_limiter_that_left_counts_the_last_known_fleet_while_etcd_is_away(
     server: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a fleet that was shut down host by host the last one knew nobody but itself."""
+    """The last limiter of a fleet that was shut down host by host knew only itself."""
     hosts = [Host(server, tmp_path, number) for number in (1, 2, 3)]
     first, second, third = hosts
     async with first.running():
@@ -122,7 +122,7 @@ async def test_a_leaving_limiter_does_not_wait_for_a_silent_server(
 async def test_a_limiter_leaves_although_its_key_changes_meanwhile(
     server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a session had asked for when it ended may be done after the next has looked."""
+    """A request of an ended session may be carried out after the next session has looked."""
     host = Host(server, tmp_path, 1)
     async with host.running():
         await host.reports(joined=True)
@@ -242,7 +242,7 @@ async def test_unusable_records_are_logged_once(
 async def test_a_reload_changes_the_interval_of_limits_without_their_own(
     server: EtcdServer, tmp_path: Path
 ) -> None:
-    """As a restart does: else two limiters of one file differ."""
+    """A reload does as a restart: otherwise two limiters of one file would differ."""
     host = Host(server, tmp_path, 1)
     slower = replace(host.file, gossip=replace(host.file.gossip, interval_ns=100_000_000))
 

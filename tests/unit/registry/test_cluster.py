@@ -42,7 +42,7 @@ def server_of(cluster: EtcdCluster, host: Host) -> EtcdServer:
 
 
 async def has(hosts: list[Host], *limits: int) -> None:
-    """Wait until these limits are in force everywhere, and everybody is there."""
+    """Wait until these limits are in force at all limiters, and all are members."""
     for host in hosts:
         await host.reports(state="connected", joined=True, members=len(hosts), lost=0)
         await until(lambda: [found.id for found in host.spec.limits] == [*limits])  # noqa: B023 -- called at once
@@ -83,7 +83,7 @@ async def test_servers_die_one_by_one_and_come_back(
         await put(alive, 3)
         await has(hosts, 1, 2, 3)
         await until(lambda: says(alive, [KEYS.alive(host.file.name) for host in hosts]))
-    # Once for each outage, of which the last is one for everybody.
+    # Once for each outage; the last one concerns every limiter.
     assert len(hosts) <= caplog.text.count("no etcd") <= 3 * len(hosts)
     assert "lost" not in caplog.text
 

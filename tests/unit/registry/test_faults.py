@@ -1,4 +1,4 @@
-"""What people and broken servers do to a registry in use, with a real etcd."""
+"""A registry in use, with a real etcd, under mistakes of people and faults of servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...registry_factories import KEYS, address, limit, member, registry_spec
 
 SHORT_TTL_NS = 10**9
 TTL_NS = 5 * 10**9
-"""For those who must not lose their lease on a host that stands still for a moment."""
+"""A lease that outlives a short pause of the host, ns."""
 
 
 async def test_keys_that_are_deleted_by_hand_are_put_again(

@@ -125,7 +125,7 @@ async def test_a_limit_in_force_that_is_refused_now_blames_no_other() -> None:
 
 
 async def test_a_limit_in_force_that_is_refused_now_delays_no_member() -> None:
-    """Who joins waits for those that have not counted him, whatever became of an interface."""
+    """A newcomer waits for members that do not count it yet, whatever became of an interface."""
     old = limiter_spec(BAD, GOOD)
     new = limiter_spec(BAD, LATER, peers=("b", "c"))
     refuse = Host(names=True)

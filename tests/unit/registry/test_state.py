@@ -1,4 +1,4 @@
-"""What a limiter makes of what stands in its registry, and of what does not."""
+"""A limiter's state, from the keys that its registry holds and lacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def restore(registry: Registry) -> None:
 
 
 def wanted(registry: Registry, now_s: int = 0) -> tuple[Member, int]:
-    """What it would register, and over which revision."""
+    """The value that it would register, and the revision that it replaces."""
     found = registry.registration(now_s)
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""An etcd that asks for client certificates: who gets in, and what the others are told."""
+"""An etcd that asks for client certificates: accepted clients, and errors of the others."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ BOTH = ("serverAuth", "clientAuth")
 
 
 class Secured(NamedTuple):
-    """A server, and whom it trusts and whom it does not."""
+    """A server, an authority that it trusts, and one that it does not."""
 
     server: EtcdServer
     ca: Certificate
     other: Certificate
     shown: Certificate
-    """What the server shows."""
+    """The certificate that the server shows."""
     ours: Certificate
 
     def options(self, **changes: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Secured(NamedTuple):
         return {"ca": str(self.ca.cert), "cert": str(cert), "key": str(key), **changes}
 
     async def refusal(self, url: str = "", **changes: Any) -> str:
-        """What is said to who asks with these."""
+        """The error of a client with these options."""
         with trio.fail_after(DEADLINE_S), pytest.raises(RegistryError) as caught:
             async with Etcd(
                 url or self.server.url, registry_spec(**self.options(**changes))

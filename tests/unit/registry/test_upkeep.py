@@ -1,4 +1,4 @@
-"""What is due in a session with etcd, without etcd."""
+"""The periodic work of a session with etcd, without etcd."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, Z = KEYS.member("a"), KEYS.member("z")
 
 
 class FakeEtcd:
-    """Takes whatever is written; nobody is alive."""
+    """Takes all writes; no limiter is alive."""
 
     def __init__(self) -> None:
         self.removed: list[str] = []
@@ -48,7 +48,7 @@ class FakeEtcd:
 
 @asynccontextmanager
 async def watching(registry: Registry, etcd: FakeEtcd) -> AsyncIterator[Upkeep]:
-    """A limiter that forgets who is away, in a fleet of two."""
+    """A limiter that forgets absent members, in a fleet of two."""
     there: dict[str, bytes | None] = {KEYS.fleet: FLEET.encode(), A: member(1), Z: member(9)}
     registry.resync(events(there, 10), 10)
     spec = registry_spec(forget_after_ns=AWAY_S * 10**9)

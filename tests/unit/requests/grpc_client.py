@@ -1,4 +1,4 @@
-"""What grpcio's clients see of a front: `python -m tests.unit.requests.grpc_client PORT` prints it.
+"""A front as grpcio's clients see it: `python -m tests.unit.requests.grpc_client PORT` prints it.
 
 It is a process of its own, as grpcio has threads, beside which nothing may fork.
 """

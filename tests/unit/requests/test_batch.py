@@ -302,7 +302,7 @@ async def test_a_client_that_takes_no_answers_is_left(autojump_clock: MockClock)
 
 
 async def test_a_large_frame_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that each look moves on: as if the work took so long."""
+    """Each look moves the clock on, as if the work took that long."""
     looks = 0
 
     def clock() -> int:
@@ -355,7 +355,7 @@ async def test_a_reload_is_in_force_for_questions_that_were_asked_before() -> No
 
 
 async def test_many_small_pieces_of_work_wait_for_turns_too() -> None:
-    """By a clock that each look moves on, three of which are more than a slice."""
+    """Each look moves the clock on by more than a third of a slice."""
     looks = 0
 
     def clock() -> int:

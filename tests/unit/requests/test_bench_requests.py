@@ -60,7 +60,7 @@ def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry
 def test_the_client_library_refuses_what_is_to_be_refused(
     tmp_path: Path, row: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a front in this process; in the benchmark it is a daemon's."""
+    """The front is in this process; in the benchmark it is a daemon's."""
     emptied = RequestMatch("bench", {"emptied": "yes"})
     limits = (
         (request_limit(match=RequestMatch("bench")), Enforcement(depth=10**12)),

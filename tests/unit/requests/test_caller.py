@@ -1,4 +1,4 @@
-"""Who calls, where a question does not say it."""
+"""The caller of a question that does not name one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRUSTED = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
         ("192.0.2.1", [], "192.0.2.1"),
         ("uid 33", ["192.0.2.9"], "uid 33"),
         ("2001:db8::1:2:3:4", [], "2001:db8::/64"),
-        # Nobody believes a stranger.
+        # A stranger's statement has no effect.
         ("192.0.2.1", ["192.0.2.9"], "192.0.2.1"),
         ("10.0.0.1", ["192.0.2.9"], "192.0.2.9"),
         ("10.0.0.1", ["192.0.2.8, 192.0.2.9"], "192.0.2.9"),

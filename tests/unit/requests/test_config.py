@@ -229,7 +229,7 @@ def test_files_for_tls_are_read_with_the_configuration_and_none_is_a_reason_to_r
     assert found.context.verify_mode is ssl.CERT_REQUIRED
     assert found.expires == expiry(own.cert.read_text())
     reload.check(plain, mutual)
-    # Only those who have a certificate may ask, so nothing is to be remarked on.
+    # Only clients with a certificate may ask, so there is no remark.
     assert config.remarks(mutual) == []
     (line,) = config.remarks(served)
     assert "may use up the limits: let only your proxies reach it, or set" in line

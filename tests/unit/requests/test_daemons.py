@@ -91,7 +91,7 @@ async def running(config: Path) -> AsyncIterator[trio.Process]:
 
 
 def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
-    """Of a fleet, made of the example: the files, and the URLs of the fronts."""
+    """A fleet's files, made from the example, and the URLs of its fronts."""
     gossip, http = pairs_of_ports(size), ports(size, socket.SOCK_STREAM)
     files = []
     for own in range(size):
@@ -113,7 +113,7 @@ def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
 
 
 async def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
-    """With other ports, names and paths, as several such tests may run at a time."""
+    """The text with other ports, names and paths, as several such tests may run at a time."""
     page = PAGE.read_text()
     (daemon, curl), (check,) = (
         block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
@@ -148,7 +148,7 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(600))
         for file in files:
-            # So slow that a busy host, which asks seldom, changes no count.
+            # The rate is so low that a busy host, which asks rarely, changes no count.
             file.write_text(file.read_text().replace('"600/min"', '"60/h"'))
             await stack.enter_async_context(running(file))
         clients = [

@@ -33,7 +33,7 @@ async def backend(stream: trio.SocketStream) -> None:
 
 
 def configuration(open_port: int, closed_port: int, drld: int, application: int) -> str:
-    """That of the page, with a second listener that denies while drld does not answer."""
+    """The page's configuration, with a second listener that denies while drld does not answer."""
     text: str
     (text,) = re.findall(r"^```yaml\n(static.*?)^```", PAGE.read_text(), re.M | re.S)
     (token, charge) = re.findall(r"^```yaml\n( .*?)^```", PAGE.read_text(), re.M | re.S)

@@ -187,7 +187,7 @@ async def test_there_are_so_many_connections_and_a_host_has_half_of_them(
                         assert await refused.receive_some() == b""
             await first.send_all(GET)
             assert await first.receive_some()
-        # Those who have gone make room.
+        # Clients that have gone make room.
         answer = b""
         while not answer:
             async with await made.stream() as stream:
@@ -242,7 +242,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
 
 
 def of_files(own: Certificate, client_ca: Certificate | None = None) -> ssl.SSLContext:
-    """What the configuration makes of these files."""
+    """The TLS context that the configuration makes of these files."""
     lines = [f'certificate = "{own.cert}"', f'key = "{own.key}"']
     lines += [f'client_ca = "{client_ca.cert}"'] if client_ca else []
     text = GOOD.replace("[requests]", "\n".join(["[requests]", *lines]))
@@ -270,7 +270,7 @@ async def test_over_tls_with_the_certificate_of_the_last_reload_and_a_caller_s_n
         async with made.client(trusting(ca, files["web"])) as client:
             assert (await client.get("/v1/check?namespace=api")).status_code == 200
             assert {*counted.read(1, 1).flows} == {flow_of(counted, "web")}
-            # A trusted proxy says for whom it calls, and a question who calls.
+            # A trusted proxy names its client, and a question its caller.
             forwarded = {"X-Forwarded-For": "192.0.2.9"}
             await client.get("/v1/check?namespace=api", headers=forwarded)
             await client.get("/v1/check?namespace=api&caller=bob")

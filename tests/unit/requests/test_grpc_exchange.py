@@ -121,7 +121,7 @@ class Client2:
         return stream
 
     def send(self, stream: int, data: bytes, ends: bool = True) -> None:
-        """In frames that may be sent, as far as windows allow."""
+        """Send data in frames, as far as windows allow."""
         for start in range(0, len(data) or 1, 16_000):
             if self.server.over or self.http.streams[stream].closed:
                 return
@@ -153,7 +153,7 @@ class Client2:
         return self.of(stream)[0]["grpc-status"]
 
     def ended_by(self) -> ErrorCodes | int | None:
-        """What the connection was ended with; None: it lives."""
+        """The error that ended the connection; None: it lives."""
         if not self.server.over:
             return None
         (event,) = [it for it in self.events if isinstance(it, ConnectionTerminated)]

@@ -30,7 +30,7 @@ from .test_front import GET, front, of_files, trusting
 from .test_grpc_exchange import framed, kinds_of
 
 CALLS = 1000
-"""Of grpc_client.py."""
+"""The number of calls that grpc_client.py makes."""
 ROOT = Path(__file__).resolve().parents[3]
 OK, OVER, SERVING, SERVICE_UNKNOWN = 1, 2, 1, 3
 NAMED = [

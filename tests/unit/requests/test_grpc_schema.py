@@ -27,7 +27,7 @@ ENVOY = Path(sys.prefix, "bin", "envoy")
 
 
 def end_of_message(data: bytes) -> int:
-    """Where a serialized `FileDescriptorProto` ends, which other data follows."""
+    """The end of a serialized `FileDescriptorProto` that other data follows."""
     at = 0
     while at < len(data):
         tag, start = data[at], at + 1

@@ -20,7 +20,7 @@ KEY = "00112233445566778899aabbccddeeff"
 
 
 def configurations(directory: Path, size: int) -> tuple[list[Path], list[str]]:
-    """Of a fleet: the files, and the URLs of the fronts."""
+    """A fleet's files, and the URLs of its fronts."""
     gossip, http = pairs_of_ports(size), ports(size, socket.SOCK_STREAM)
     key = directory / "key"
     key.write_text(KEY)

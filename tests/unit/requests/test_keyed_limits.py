@@ -50,7 +50,7 @@ class Socket(Mailbox):
     def __init__(self, name: str, clock: Clock, network: Network[Datagram]) -> None:
         super().__init__(name, clock, network)
         self._number = 0
-        # Nobody knows it before it has been met, as in life.
+        # No peer knows it before their handshake, as in a real fleet.
         self.restart()
 
     @property
@@ -309,7 +309,7 @@ def test_a_reload_keeps_levels_in_tokens() -> None:
     answer = one.ask("alice", 28)
     assert answer.admitted
     assert answer.standings[0].limit.policy.burst == 40 * ITEM
-    # Another key is another limit: its buckets begin anew.
+    # Another key is another limit: its buckets begin full.
     one.follow(KEYED.replace('"user"', '"plan"'))
     assert not one.keyed.limits[1].replica.buckets
 
@@ -394,7 +394,7 @@ def test_a_reload_that_changes_nothing_of_a_limit_leaves_its_buckets_alone() -> 
 
 
 def test_a_queue_s_debt_is_at_most_its_burst() -> None:
-    """It keeps an element for each token: 2^31 of them would stop the daemon."""
+    """A queue keeps an element for each token: 2^31 of them would stop the daemon."""
     one = Fleet(1, text=KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')).limiters[0]
     for _ in range(2):
         assert one.ask("alice", 2**31 - 1, charge=True).admitted
@@ -527,7 +527,7 @@ def test_a_registry_holds_limits_with_keys() -> None:
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_nothing_is_lost_or_counted_twice(data: st.DataObject) -> None:
-    """Whatever is lost, repeated, reordered or cut, and whoever starts anew after it was heard."""
+    """This holds under loss, repetition, reordering and cuts, and after restarts."""
     draw = data.draw
     fleet = Fleet(
         3, draw(st.integers(0, 999)), text=KEYED.replace("1/min", "9/d").replace("20", "900"),

@@ -158,6 +158,6 @@ async def test_caddy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
 
 
 def at(text: str, made: Front) -> str:
-    """What the page says, for a limiter on another port."""
+    """The configuration of the page, for a limiter on another port."""
     assert "127.0.0.1:8099" in text
     return text.replace("127.0.0.1:8099", "{}:{}".format(*made.tcp))

@@ -1,4 +1,4 @@
-"""What clients may ask, and what is said of everything else."""
+"""Questions of clients, and the errors for all other input."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def running() -> tuple[Engine, RequestDatapath]:
 
 
 def left(datapath: RequestDatapath, now_ns: int) -> float | None:
-    """What a peek finds in the bucket, requests."""
+    """The level that a peek finds in the bucket, requests."""
     (limit,) = body(datapath.decide(API._replace(cost=0), now_ns))["limits"]
     return limit["remaining"]
 

@@ -39,7 +39,7 @@ overrides = [{{ {key}, rate = "1/s", burst = 5 }}]
 
 
 class Forgetful(BatchFront):
-    """It reads each question as if no other had come."""
+    """Reads each question as if no other had come."""
 
     def _remember(self, named: tuple[bytes, ...], request: Request) -> None:
         pass

@@ -20,7 +20,7 @@ S = 1000 * MS
 EPOCH_NS = 10**6 * S
 POLICY = Policy(capacity=4, rate=1)
 LIFE_S = 4 + 2
-"""Of a cell: a fill, and two margins."""
+"""The life of a cell, s: a fill, and two margins."""
 
 
 def ledger(policy: Policy = POLICY, origin: int = 1) -> Ledger:

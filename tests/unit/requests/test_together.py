@@ -26,7 +26,7 @@ def admitted(answers: list[Answer]) -> list[bool]:
 
 
 def begun(path: RequestDatapath) -> RequestDatapath:
-    """With one request gone: a full bucket admits whatever comes, and is in debt then."""
+    """One request has passed: a full bucket admits any request, and is in debt then."""
     path.decide(FREE._replace(charge=True), 0)
     return path
 
@@ -50,7 +50,7 @@ def test_a_limit_must_have_enough_for_all_that_fall_under_it() -> None:
     read = path.read(1, 0)
     assert (read.arrived_items, read.forwarded_items, read.dropped_items) == (3, 2, 1)
     assert read.arrived_tokens == 5 * ITEM
-    # Nobody asked the second limit what it counts as demand but did not get.
+    # The second limit counts demand that was refused before it was asked.
     assert path.read(2, 0).dropped_items == 0
 
 
@@ -68,7 +68,7 @@ def test_a_question_without_cost_takes_nothing_and_refuses_all() -> None:
 
 
 def test_a_full_bucket_admits_all_that_come_together() -> None:
-    """As it does one request that costs as much: its depth may be a part of a request."""
+    """It also admits one request of that cost: the depth may be a part of a request."""
     path = limited((limit(1), bucket(0.5)), (of_plan(2), bucket(9)))
     assert admitted(path.decide_all([API, API], 0)) == [True, True]
     assert levels(path) == [-1.5 * ITEM, 9 * ITEM]

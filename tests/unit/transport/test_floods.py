@@ -72,7 +72,7 @@ def test_the_updates_of_a_large_fleet_in_a_tick_are_no_flood(
 def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are nobody's fault: a peer may say so again that did not hear the answer."""
+    """They accuse no peer: a peer that did not hear the answer may repeat its HELLO."""
     a, b = pair
     recorded = greeting(a, 100)
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
@@ -112,7 +112,7 @@ def test_updates_that_the_owner_refuses_count_against_a_flood(
 def test_a_handshake_gets_through_a_flood(
     make: Make, stranger: socket.socket, ring: KeyRing
 ) -> None:
-    """Of 10,000 forged HELLOs a second from the peer's address, and as many of a stranger's."""
+    """10,000 forged HELLOs a second come from the peer's address, and as many from a stranger."""
     a, b = make("a", ring=ring), make("b", ring=ring)
     a.update_peers({"b": b.address})
     b.update_peers({"a": a.address})

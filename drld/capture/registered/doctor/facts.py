@@ -179,7 +179,7 @@ def _filters(netlink: IPRoute, index: int, direction: Direction) -> Iterator[tup
 
 
 def offloads(interface: str) -> Collection[str]:
-    """Of `gro`, `gso`, `tso` and `lro` those that are on."""
+    """The offloads in use, among `gro`, `gso`, `tso` and `lro`."""
     found = {name for name, command in _ASKED.items() if _ethtool(interface, command)}
     if _ethtool(interface, _GET_FLAGS) & _LRO_FLAG:
         found.add("lro")

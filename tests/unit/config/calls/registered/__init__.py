@@ -1,1 +1,1 @@
-"""What the plane of calls registers."""
+"""The registered parts of the plane of calls."""
