@@ -21,7 +21,7 @@ from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, Links, choose_links, probed
 from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
-from testbed.run import refuse
+from testbed.run_bounds import refuse
 
 
 @click.group()

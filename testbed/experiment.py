@@ -1,7 +1,6 @@
-"""An experiment as data: the TOML files of testbed/experiments, validated.
+"""An experiment: its groups of flows and its limiters, read from a file of testbed/experiments.
 
-Units as in drld: rates bytes/s, sizes bytes, times nanoseconds, unless a name says otherwise.
-docs/testbed.md explains the keys.
+`testbed.experiment_tables` has the keys of the file, and `testbed.experiment_checks` its rules.
 """
 
 from __future__ import annotations
@@ -11,35 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, PlainValidator, ValidationError, model_validator
+from pydantic import ValidationError
 
-from drld import units
-from drld.allocators import ALLOCATORS
-from drld.burst import automatic_burst
-from drld.config.allocator import read_allocator
-from drld.config.fields import Burst, Interval, Rate
 from drld.config.problems import Problems
 from drld.errors import ConfigError
 from testbed import events
-from testbed.calls import CallsTable
-from testbed.churn import ChurnTable, check_churn, lives
-from testbed.datagrams import UdpGroup, UdpTable, check_udp, udp_groups
-from testbed.events import Event, EventTable
-from testbed.fields import (
-    LONGEST_NAME,
-    Duration,
-    PathTable,
-    Places,
-    Probability,
-    Size,
-    Table,
-    duration,
-    places,
-    spread_out,
-)
-from testbed.workload import DemandTable, WebGroup, WebTable, check_web, web_groups
+from testbed.churn import lives
+from testbed.datagrams import UdpGroup, udp_groups
+from testbed.events import Event
+from testbed.experiment_checks import check
+from testbed.experiment_tables import NS_PER_S, START_SPREAD_NS, ExperimentTable, FlowsTable
+from testbed.fields import places, spread_out
+from testbed.workload import WebGroup, web_groups
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,136 +31,6 @@ else:
     import tomli as tomllib
 
 EXPERIMENTS = Path(__file__).resolve().parent / "experiments"
-
-NS_PER_S = 1_000_000_000
-STEP_NS = 200_000_000
-"""Resolution of a flow's goodput, and of the bounds of its measurement."""
-
-PHANTOM_QUEUES = "bc-pqp"
-CENTRAL = {"ctb": "ctb", "crd": "grd", "central-fair": "fair", PHANTOM_QUEUES: "ctb"}
-"""One limiter that all flows pass, and drld's allocator: the central token bucket, central random
-drop (GRD), one limiter with `fair`, and in the simulator alone a phantom queue for each flow."""
-ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
-
-_RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
-_START_SPREAD_NS = 20_000_000
-"""Flows that start together start at most this far apart, so that they do not move in step."""
-
-
-def _stepped(value: object) -> int:
-    length = duration(value)
-    if length % STEP_NS:
-        raise ValueError("a multiple of 200ms, the resolution of the goodput")
-    return length
-
-
-def _allocator(value: object) -> str:
-    if value not in ALLOCATOR_NAMES:
-        raise ValueError(f"one of {', '.join(ALLOCATOR_NAMES)}")
-    return str(value)
-
-
-Stepped = Annotated[int, PlainValidator(_stepped)]
-Congestion = Literal["reno", "cubic", "bbr"]
-OnFailure = Literal["share", "open", "closed"]
-AllocatorName = Annotated[str, PlainValidator(_allocator)]
-
-
-PAPER: dict[str, dict[str, Any]] = {"grd": {"lead": 0.0, "guard": False}}
-"""Parameters that make allocators the paper's, if drld's defaults differ."""
-
-
-class LimitTable(Table):
-    """The global limit."""
-
-    rate: Rate
-    burst: Burst
-    """The burst; if left out or "auto", the automatic one (`drld.burst`)."""
-    ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
-    shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
-    """Static share of each limiter; empty means the same for each."""
-    parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Parameters by allocator; `PAPER` has the defaults."""
-    on_failure: OnFailure | None = None
-    """The fate of a limiter's packets while its daemon is dead."""
-    interval: Interval | None = None
-    """The estimate interval; None: gossip's interval."""
-    excess: Literal["drop", "mark"] | None = None
-    """The fate of packets above the limit; None: drld's default."""
-    flow: str | None = None
-    """The definition of a flow, as in drld's configuration; None: drld's default."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _size(cls, values: object) -> object:
-        """Fill in the burst; another validator refuses an invalid rate."""
-        if not isinstance(values, dict) or values.get("burst", "auto") != "auto":
-            return values
-        try:
-            rate = units.parse_rate(values["rate"])
-        except (KeyError, TypeError, units.QuantityError):
-            rate = 0
-        return {**values, "burst": units.format_size(automatic_burst(rate, units.BYTES))}
-
-
-class GossipTable(Table):
-    """The fabric, and the network between the limiters."""
-
-    fabric: str = "tree"
-    branching: Annotated[int, Field(ge=1)] | None = None
-    interval: Interval = 50_000_000
-    rtt: Duration = 0
-    loss: Probability = 0.0
-    jitter: Duration = 0
-    """Largest random extra delay of a message; simulator only, as is the next key."""
-    duplicate: Probability = 0.0
-    known: bool = False
-    """Whether every limiter knows all others from the start, without gossip; simulator only."""
-
-
-class FlowsTable(PathTable):
-    """A group of long TCP flows."""
-
-    limiter: Places
-    congestion: Congestion = "reno"
-    ecn: bool = False
-    gso: bool = False
-    egress: bool = False
-    """Whether the limiter's own host is the sender; testbed only."""
-    count: Annotated[int, Field(ge=1, le=10_000)]
-    start: Duration = 0
-    spread: Annotated[Duration, Field(ge=1)] = _START_SPREAD_NS
-    """Largest random delay of each flow's start."""
-    end: Duration | None = None
-    period: Duration | None = None
-
-
-class ExperimentTable(Table):
-    """The whole file."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
-    description: str = ""
-    seconds: Annotated[float, Field(gt=0, le=3600)]
-    warmup: Stepped = 0
-    repeat: Annotated[int, Field(ge=1, le=1000)] = 1
-    seed: Annotated[int, Field(ge=0)] = 1
-    allocators: Annotated[list[AllocatorName], Field(min_length=1)]
-    window: Size | None = None
-    """The receivers' window; None: the kernel's choice, several megabytes."""
-    limiters: list[Places] = Field(default_factory=list)
-    detail: Literal["limiters", "fleet"] = "limiters"
-    costs: bool = False
-    """Whether to measure a limiter's cost; simulator only."""
-    limit: LimitTable
-    gossip: GossipTable = GossipTable()
-    flows: list[FlowsTable] = Field(default_factory=list)
-    web: list[WebTable] = Field(default_factory=list)
-    udp: list[UdpTable] = Field(default_factory=list)
-    calls: CallsTable | None = None
-    """Callers at a limiter of their own; testbed only."""
-    churn: ChurnTable | None = None
-    events: list[EventTable] = Field(default_factory=list)
-    demand: list[DemandTable] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +98,7 @@ class Experiment:
         found = []
         if group.lives_ns:
             for index, (begin, until) in enumerate(group.lives_ns, 1):
-                start = begin + rng.randrange(_START_SPREAD_NS)
+                start = begin + rng.randrange(START_SPREAD_NS)
                 end = min(until, self.duration_ns)
                 if start < end:
                     found.append(
@@ -346,7 +200,7 @@ def build(document: dict[str, Any], file: str) -> Experiment:
         mentioned[table.calls.limiter] = None
     limiters = [name for where in table.limiters for name in places(where)] or mentioned
     experiment = Experiment(table, document, groups, web, udp, tuple(limiters))
-    _cross_check(experiment, problems)
+    check(experiment, problems)
     if problems.lines:
         raise ConfigError(problems.lines)
     return experiment
@@ -368,91 +222,3 @@ def _churn_groups(table: ExperimentTable) -> tuple[Group, ...]:
         )
         for limiter, when in lives(churn, table.seed).items()
     )
-
-
-def _cross_check(experiment: Experiment, problems: Problems) -> None:
-    """Check rules that concern several keys."""
-    table, limiters = experiment.table, experiment.limiters
-    if table.warmup >= table.seconds * NS_PER_S:
-        left = f"leaves nothing of the {table.seconds:g} seconds to measure"
-        problems.add(["warmup"], f"{left} (--set warmup=1s makes it shorter)")
-    if round(table.seconds * NS_PER_S) % STEP_NS:
-        problems.refuse(["seconds"], table.seconds, "a multiple of 0.2")
-    if len(set(limiters)) != len(limiters):
-        problems.add(["limiters"], "a name stands there twice")
-    if not experiment.sources and not experiment.udp:
-        kinds = "[[flows]], [[web]], [[udp]] or [churn]"
-        problems.add(["flows"], f"missing: no traffic without {kinds}")
-    if table.churn is not None:
-        check_churn(table.churn, problems)
-    for name, parameters in table.limit.parameters.items():
-        read_allocator(["limit", "parameters", name], {**parameters, "name": name}, problems)
-    if table.limit.shares and set(table.limit.shares) != set(limiters):
-        problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
-    _check_sources(experiment, problems)
-    _check_calls(experiment, problems)
-    for index, flows in enumerate(table.flows):
-        where: list[int | str] = ["flows", index]
-        if flows.end is not None and flows.end <= flows.start:
-            problems.add([*where, "end"], "not after the start")
-        if flows.egress and (flows.rtt or flows.loss or flows.rate or flows.gso):
-            without = '`rtt = "0s"`, and neither `loss`, `rate` nor `gso`'
-            problems.add([*where, "egress"], f"needs {without}: there is no path to the limiter")
-        if flows.period is not None and (
-            flows.end is None or flows.period < flows.end - flows.start
-        ):
-            problems.add([*where, "period"], "needs an `end`, and to be as long as the flows live")
-    names = [
-        source.name
-        for source in experiment.sources
-        if not isinstance(source, Group) or not source.table.egress
-    ]
-    check_web(experiment.web, table.demand, experiment.duration_ns, problems)
-    check_udp(table.udp, problems)
-    events.check(table.events, names, experiment.limiters, experiment.duration_ns, problems)
-    for name in {*table.allocators} & {*CENTRAL}:
-        if any(event.kill for event in table.events):
-            problems.add(["allocators"], f"{name} has no limiter of those that `events` kill")
-
-
-def _check_sources(experiment: Experiment, problems: Problems) -> None:
-    """Check the common rules of groups of flows, web servers and UDP sources."""
-    seen: set[str] = set()
-    limiters = set(experiment.limiters)
-    table = experiment.table
-    keys: list[tuple[str, int]] = _keys("flows", table.flows)
-    keys += [("churn", index) for index in range(len(keys), len(experiment.groups))]
-    keys += [*_keys("web", table.web), *_keys("udp", table.udp)]
-    for key, source in zip(keys, (*experiment.sources, *experiment.udp), strict=True):
-        if source.limiter not in limiters:
-            known = ", ".join(experiment.limiters)
-            problems.refuse([*key, "limiter"], source.limiter, f"one of {known}")
-        if source.name in seen or source.name in _RESERVED:
-            problems.refuse([*key, "name"], source.name, "a name that is not taken")
-        if len(source.name) > LONGEST_NAME:
-            longest = f"at most {LONGEST_NAME} characters, of which a limiter takes some"
-            problems.refuse([*key, "name"], source.name, longest)
-        seen.add(source.name)
-    for kind, tables in (("flows", table.flows), ("web", table.web)):
-        for index, path in enumerate(tables):
-            if path.queue is not None and path.rate is None:
-                problems.add([kind, index, "queue"], "means nothing without a `rate`")
-
-
-def _check_calls(experiment: Experiment, problems: Problems) -> None:
-    """Check that callers have a limiter of their own, and that what they get can be judged."""
-    table, calls = experiment.table, experiment.table.calls
-    if calls is None:
-        return
-    taken = {source.limiter for source in (*experiment.sources, *experiment.udp)}
-    if calls.limiter in taken or calls.limiter not in experiment.limiters:
-        problems.refuse(["calls", "limiter"], calls.limiter, "a limiter without other traffic")
-    if central := [name for name in table.allocators if name in CENTRAL]:
-        problems.add(["calls"], f"{central[0]} has one limiter, and packets need another")
-    if table.detail != "limiters":
-        problems.add(["calls"], 'needs detail = "limiters"')
-
-
-def _keys(kind: str, tables: Sequence[FlowsTable | WebTable | UdpTable]) -> list[tuple[str, int]]:
-    """Key and index of each group of some tables in the file."""
-    return [(kind, index) for index, table in enumerate(tables) for _ in places(table.limiter)]

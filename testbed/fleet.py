@@ -17,7 +17,8 @@ from testbed.calls import request_tables
 from testbed.crew import Crew
 from testbed.daemon import Daemon
 from testbed.errors import HostError
-from testbed.experiment import CENTRAL, PAPER, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import CENTRAL, PAPER
 from testbed.link import SIZE_TABLE, tbf_arguments
 from testbed.topology import GOSSIP_PORT, Plan, limiter_role
 

@@ -12,7 +12,8 @@ import click
 
 from drld import units
 from drld.errors import ConfigError
-from testbed.experiment import ALLOCATOR_NAMES, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import ALLOCATOR_NAMES
 from testbed.harness.campaign import Campaign
 from testbed.harness.ledger import RESULT, failed, read
 from testbed.harness.progress import Board

@@ -16,7 +16,8 @@ from testbed.believed import BelievedTotal
 from testbed.calls import summed
 from testbed.errors import MeasurementError
 from testbed.events import Event
-from testbed.experiment import CENTRAL, NS_PER_S, STEP_NS, Experiment, Flow
+from testbed.experiment import Experiment, Flow
+from testbed.experiment_tables import CENTRAL, NS_PER_S, STEP_NS
 from testbed.fleet import FleetReport
 from testbed.response import responses
 from testbed.result import (

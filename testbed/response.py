@@ -18,7 +18,8 @@ from typing import Any
 
 from testbed.datagrams import UdpSource
 from testbed.events import Event
-from testbed.experiment import NS_PER_S, STEP_NS, Experiment, Flow
+from testbed.experiment import Experiment, Flow
+from testbed.experiment_tables import NS_PER_S, STEP_NS
 from testbed.fair import Change, Situation, changes, udp_sources
 from testbed.result import GOODPUT_SHARE, FlowGoodput
 

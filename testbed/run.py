@@ -13,15 +13,14 @@ from typing import Any
 
 import trio
 
-from drld.errors import ConfigError
 from testbed import believed, netns
 from testbed.attempts import refused
 from testbed.cpu import CpuTimes
 from testbed.crew import Child, Crew, crew
-from testbed.datagrams import PORTS
 from testbed.errors import MeasurementError, first_of
 from testbed.events import Event
-from testbed.experiment import NS_PER_S, PHANTOM_QUEUES, STEP_NS, Experiment, Flow
+from testbed.experiment import Experiment, Flow
+from testbed.experiment_tables import NS_PER_S, STEP_NS
 from testbed.fleet import Fleet, choose_fleet
 from testbed.harness.progress import Progress
 from testbed.link import Links
@@ -49,50 +48,6 @@ _LEAD_S = 0.5
 """Time from sending the start time to the start, by which every process has read it."""
 _PATIENCE_S = 20.0
 _TRACE_GAP_S = 1.0
-
-
-_MOST_LINKS = 250
-"""Most limiters, and most groups of flows: each has a network numbered by one byte."""
-_MOST_PACKETS = 20_000
-"""UDP packets a second that one process sends in time on a slow host."""
-
-
-def refuse(experiment: Experiment) -> None:
-    """See whether it can be done in namespaces.
-
-    Raises:
-        ConfigError: the experiment needs the simulator.
-    """
-    gossip = experiment.table.gossip
-    problems = [
-        f"gossip.{key}: only the simulator has it (python -m testbed.sim)"
-        for key in ("jitter", "duplicate", "known")
-        if getattr(gossip, key)
-    ]
-    if experiment.table.costs:
-        problems.append("costs: only the simulator measures them (python -m testbed.sim)")
-    if PHANTOM_QUEUES in experiment.table.allocators:
-        problems.append(
-            f"allocators: only the simulator has {PHANTOM_QUEUES} (python -m testbed.sim)"
-        )
-    if any(group.table.count > PORTS for group in experiment.udp):
-        problems.append(
-            f"udp.count: more than {PORTS} sources in a group are for the simulator "
-            "(python -m testbed.sim)"
-        )
-    if sum(group.packets_per_s for group in experiment.udp) > _MOST_PACKETS:
-        problems.append(
-            f"udp: more than {_MOST_PACKETS} packets a second in all are for the simulator "
-            "(python -m testbed.sim)"
-        )
-    groups = len(experiment.sources) + len(experiment.udp)
-    if max(len(experiment.limiters), groups) > _MOST_LINKS:
-        problems.append(
-            f"limiters: more than {_MOST_LINKS} of them, or of groups, are for the simulator "
-            "(python -m testbed.sim)"
-        )
-    if problems:
-        raise ConfigError(problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from pathlib import Path
 from testbed import MTU, netns
 from testbed.datagrams import UdpTable
 from testbed.errors import HostError
-from testbed.experiment import CENTRAL, Experiment, FlowsTable
+from testbed.experiment import Experiment
+from testbed.experiment_tables import CENTRAL, FlowsTable
 from testbed.link import Link
 
 WAN, SINK = "wan", "sink"

@@ -7,7 +7,8 @@ from random import Random
 
 from testbed import netns
 from testbed.crew import Child, Crew
-from testbed.experiment import STEP_NS, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import STEP_NS
 from testbed.topology import SINK, TRAFFIC_PORT, WAN, Plan, source_role
 from testbed.udprecord import UdpReport, udp_reports
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from testbed import netns
 from testbed.crew import Child, Crew
-from testbed.experiment import STEP_NS, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import STEP_NS
 from testbed.topology import SINK, Plan, source_role
 from testbed.webclient import SERVER_PORT
 from testbed.webrecord import SiteReport, site_report

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from testbed.experiment import STEP_NS, Experiment, build
+from testbed.experiment import Experiment, build
+from testbed.experiment_tables import STEP_NS
 from testbed.fleet import FleetReport
 from testbed.record import Observation
 from testbed.result import FlowGoodput

@@ -24,7 +24,8 @@ from testbed.harness.pool import STEP
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.link import choose_links
-from testbed.run import RunOptions, refuse, run_once
+from testbed.run import RunOptions, run_once
+from testbed.run_bounds import refuse
 from testbed.sim.run import simulate
 
 RECORD = "record"

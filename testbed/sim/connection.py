@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from drld.model import FlowId
-from testbed.experiment import STEP_NS, Flow
+from testbed.experiment import Flow
+from testbed.experiment_tables import STEP_NS
 from testbed.tcp.clock import Clock
 from testbed.tcp.receiver import Ack
 from testbed.tcp.stream import (

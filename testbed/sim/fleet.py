@@ -17,7 +17,8 @@ from drld.gossip.fabrics.tree import Tree
 from drld.node import membership
 from drld.police.policer import Policer
 from drld.spec import LimiterSpec, PeerSpec
-from testbed.experiment import CENTRAL, PHANTOM_QUEUES, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import CENTRAL, PHANTOM_QUEUES
 from testbed.fleet import daemon_document
 from testbed.sim.cost import WITNESSES, costs
 from testbed.sim.host import Host

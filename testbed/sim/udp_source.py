@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from drld.model import FlowId
 from testbed.datagrams import UDP_HEADERS, UdpGroup, UdpSource
-from testbed.experiment import NS_PER_S, STEP_NS
+from testbed.experiment_tables import NS_PER_S, STEP_NS
 from testbed.tcp.clock import Clock
 from testbed.tcp.stream import Path
 from testbed.udprecord import UdpReport

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from drld.model import FlowId
-from testbed.experiment import STEP_NS
+from testbed.experiment_tables import STEP_NS
 from testbed.sim.download import Download
 from testbed.tcp.clock import Clock
 from testbed.tcp.stream import Path

@@ -16,7 +16,8 @@ from functools import cached_property, partial
 
 from testbed import MTU
 from testbed.datagrams import UdpSource
-from testbed.experiment import NS_PER_S, Experiment, Flow
+from testbed.experiment import Experiment, Flow
+from testbed.experiment_tables import NS_PER_S
 from testbed.fair import deserved, udp_sources
 from testbed.fields import spread_out
 from testbed.harness.results import Run, t80_times

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 
-from testbed.experiment import PHANTOM_QUEUES, build
+from testbed.experiment import build
+from testbed.experiment_tables import PHANTOM_QUEUES
 from testbed.harness.draw import chart
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from testbed.experiment import ALLOCATOR_NAMES, NS_PER_S, Experiment
+from testbed.experiment import Experiment
+from testbed.experiment_tables import ALLOCATOR_NAMES, NS_PER_S
 from testbed.harness.finding import Verdict
 from testbed.harness.results import Results
 from testbed.result import GOODPUT_SHARE
-from testbed.run import refuse
+from testbed.run_bounds import refuse
 from testbed.studies import any_traffic, any_traffic_cases
 from testbed.studies.any_traffic_cases import ALL_CASES, ALLOCATORS, CASES, ON_TESTBED, Bound
 from testbed.studies.any_traffic_measures import (

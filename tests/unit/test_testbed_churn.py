@@ -9,7 +9,7 @@ import pytest
 
 from drld.errors import ConfigError
 from testbed.churn import ChurnTable, lives
-from testbed.run import refuse
+from testbed.run_bounds import refuse
 from tests.testbed_factories import experiment
 
 S = 1_000_000_000

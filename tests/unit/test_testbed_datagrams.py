@@ -16,7 +16,7 @@ from testbed.errors import DisturbedError, MeasurementError
 from testbed.experiment import build
 from testbed.harness.tables import table_of
 from testbed.record import record
-from testbed.run import refuse
+from testbed.run_bounds import refuse
 from testbed.topology import plan
 from testbed.udprecord import UdpReport, udp_record, udp_reports
 from tests.testbed_factories import document, experiment, observation

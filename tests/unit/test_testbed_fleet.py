@@ -14,7 +14,7 @@ from drld.config.toml_text import toml
 from drld.police.direction import Direction
 from drld.spec import LimiterSpec, OnFailure
 from testbed.errors import HostError
-from testbed.experiment import ALLOCATOR_NAMES, CENTRAL
+from testbed.experiment_tables import ALLOCATOR_NAMES, CENTRAL
 from testbed.fleet import DaemonFleet, TbfFleet, choose_fleet, daemon_document
 from testbed.topology import plan
 from tests.testbed_factories import experiment

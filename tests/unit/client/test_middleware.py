@@ -48,7 +48,7 @@ def greet(environ: wsgi.Environ, start_response: Any) -> Iterable[bytes]:
 
 
 def check_answers(answers: list[httpx.Response]) -> None:
-    """Check the answers to a request of the namespace, three of the plan, a mistake, and a free one."""
+    """Check six answers: to the namespace, three of a plan, a mistake, and an unlimited one."""
     first, free, _, refused, mistaken, unlimited = answers
     assert [it.status_code for it in answers] == [200, 200, 200, 429, 400, 200]
     assert first.text == unlimited.text == "hello"
