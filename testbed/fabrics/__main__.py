@@ -29,7 +29,7 @@ _OUT = Path("fabrics-out")
 )  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=_OUT)
 @click.option("--only-report", is_flag=True, help="Measure nothing: show and draw the runs in OUT.")
-@click.option("--docs", is_flag=True, help="Write tables and plots into results/.")
+@click.option("--docs", is_flag=True, help="Write the sizes in OUT into results/.")
 def main(
     *,
     quick: bool,
@@ -63,7 +63,9 @@ def main(
     for path in plots:
         click.echo(f"{path}")
     if docs:
-        click.echo(f"{document.PAGE.write({'all': document.section(results, plots)}, plots)}")
+        origin = f"A run of {result['started_at'][:10]}, commit {result['commit'][:7]}."
+        sections = document.sections(results, plots, origin)
+        click.echo(f"{document.PAGE.write(sections, plots if 'plots' in sections else [])}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of a comparison: for the terminal, and for results/fabrics.md. Pure."""
+"""The tables of a comparison, for the terminal and for results/fabrics.md. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from testbed.harness.page import Page, image
 
 PAGE = Page(
     "fabrics", "The fabrics compared", "python -m testbed.fabrics --docs", "../docs/gossip.md",
-    ["all"],
+    [*map(str, SIZES), "plots"],
 )  # fmt: skip
+"""A section for each size of fleets: a run of some sizes replaces only their sections."""
 
 
 def tables(results: Results) -> list[Table]:
@@ -53,9 +54,20 @@ def text(results: Results) -> str:
     return "\n\n".join("\n".join(table.lines) for table in tables(results))
 
 
-def section(results: Results, plots: Sequence[Path]) -> str:
-    """The plots and all tables."""
-    return "\n\n".join([*(image(plot.stem, plot.name) for plot in plots), text(results)])
+def sections(results: Results, plots: Sequence[Path], origin: str) -> dict[str, str]:
+    """The tables of each measured size, and the plots if every size was measured.
+
+    `origin` is a sentence about the date and the commit of the runs.
+    """
+    sizes = [size for size in SIZES if any(case.limiters == size for case in results.cases)]
+    found = {
+        str(size): f"## {size:,} limiters\n\n{origin}\n\n{text(results.of_size(size))}"
+        for size in sizes
+    }
+    if len(sizes) == len(SIZES):
+        images = "\n\n".join(image(plot.stem, plot.name) for plot in plots)
+        found["plots"] = f"## All sizes\n\n{origin}\n\n{images}"
+    return found
 
 
 def _cases(results: Results, part: str, **changes: Any) -> Iterator[Case]:

@@ -29,6 +29,10 @@ class Results:
     def __contains__(self, case: Case) -> bool:
         return case in self._by_case
 
+    def of_size(self, limiters: int) -> Results:
+        """The results of the fleets of one size."""
+        return Results([run for run in self.runs if run["case"]["limiters"] == limiters])
+
     def of(self, case: Case) -> list[Mapping[str, Any]]:
         """The runs of a case with any seed."""
         return self._by_case.get(case, [])

@@ -65,6 +65,12 @@ def test_the_readme_and_the_index_lead_to_every_document() -> None:
     assert set(DOCUMENTS) <= named
 
 
+def test_the_index_of_results_leads_to_every_page_of_figures() -> None:
+    index = ROOT / "results" / "README.md"
+    links = re.findall(r"^\| \[[\w-]+\]\(([\w-]+\.md)\) ", index.read_text(encoding="utf-8"), re.M)
+    assert sorted(links) == [path.name for path in RESULTS if path != index]
+
+
 def test_the_architecture_names_classes_and_methods_that_are_there() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     code = [path.read_text(encoding="utf-8") for path in (ROOT / "drld").rglob("*.py")]

@@ -127,7 +127,7 @@ def test_every_decisive_file_makes_results_stale(fabric: str) -> None:
     assert found <= {path for it in campaign.decisive(fabric) for path in ROOT.glob(it)}
 
 
-def test_the_section_of_the_page() -> None:
+def test_a_section_of_the_page_has_one_size() -> None:
     made = [
         measure(Case(part, fabric, SMALL, every=40 if part == CHURN else 0))
         for part in (DEMAND, DEATH, CHURN)
@@ -136,11 +136,22 @@ def test_the_section_of_the_page() -> None:
     for run in made:
         run["case"]["limiters"] = 10
     results = Results(made)
-    section = document.section(results, [Path("fabrics-time.png")])
-    assert section.startswith("![fabrics-time](plots/fabrics-time.png)\n\nNothing lost")
-    assert "| 10 | tree | 1.3 |" in section
+    sections = document.sections(results, [Path("fabrics-time.png")], "A run.")
+    assert sections.keys() == {"10"}
+    assert sections["10"].startswith("## 10 limiters\n\nA run.\n\nNothing lost")
+    assert "| 10 | tree | 1.3 |" in sections["10"]
     assert len(document.tables(results)) == 6
     assert results.fabrics() == ["mesh", "tree"]
+
+
+def test_the_page_has_plots_if_every_size_was_measured() -> None:
+    runs = [measure(Case(DEMAND, "tree", SMALL)) for _ in SIZES]
+    for run, size in zip(runs, SIZES, strict=True):
+        run["case"]["limiters"] = size
+    sections = document.sections(Results(runs), [Path("fabrics-time.png")], "A run.")
+    assert [*sections] == [*map(str, SIZES), "plots"]
+    assert sections["plots"].endswith("![fabrics-time](plots/fabrics-time.png)")
+    assert "| 100 |" not in sections["490"]
 
 
 def test_results_over_seeds() -> None:
