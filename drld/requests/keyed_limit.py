@@ -6,7 +6,7 @@ unit (`drld.units`), so one item of a bucket is `scale` tokens.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2s
 from math import gcd
@@ -16,7 +16,7 @@ from drld.gossip.health.config_digest import canonical
 from drld.model import NS_PER_S
 from drld.policy import Keyed, Mode
 from drld.policy import Policy as LimitPolicy
-from drld.requests.buckets.bucket import Bucket
+from drld.requests.buckets.bucket import Bucket, Key
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import Form
 from drld.requests.buckets.ledger import Ledger
@@ -130,7 +130,7 @@ class KeyedLimit:
             REPEAT_ROUNDS * interval_ns,
         )
 
-    def _make(self, key: Hashable) -> Bucket:
+    def _make(self, key: Key) -> Bucket:
         policy, terms = self.policy_of(key), self._terms
         if self.form is Form.COUNTER:
             return Counter(policy, terms.origin)
@@ -181,9 +181,9 @@ class KeyedLimit:
         })  # fmt: skip
         return int.from_bytes(blake2s(settings, digest_size=2).digest(), "big")
 
-    def policy_of(self, key: Hashable) -> Policy:
+    def policy_of(self, key: Key) -> Policy:
         """Return the size of a key's bucket."""
-        return self._policies.get(key, self._policy)  # type: ignore[call-overload, no-any-return]
+        return self._policies.get(key, self._policy)
 
     def key(self, values: bytes) -> int:
         """Return the hash of these values (`KeyHash`); recent keys are not hashed again."""

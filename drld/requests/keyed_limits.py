@@ -26,7 +26,7 @@ It is pure: the time and the source of randomness are given, and messages go to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -38,6 +38,7 @@ from drld.gossip.wire.session import Met
 from drld.model import NS_PER_S
 from drld.node import next_due_ns
 from drld.police.policer import Policer
+from drld.requests.buckets.bucket import Key
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, of_sender, parts
 from drld.requests.buckets.replica import Message, Outgoing
 from drld.requests.key_policer import KeyPolicer
@@ -269,7 +270,7 @@ class KeyedLimits:
                 peer.told_ns[part.limit_id] = now_ns
                 keyed.replica.returned(name)
             return
-        deltas: dict[Hashable, Any] = dict(of_sender(part, peer.origin))
+        deltas: dict[Key, Any] = dict(of_sender(part, peer.origin))
         # A replica's numbers begin at 1; a message without deltas needs no acknowledgement.
         number = (part.number + 1) % _MODULUS if part.deltas else 0
         received = peer.acknowledged(part.limit_id, ((it - 1) % _MODULUS for it in part.received))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drld.requests.buckets.bucket import Bucket, News
+from drld.requests.buckets.bucket import Bucket, Key, News
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import Form
 from drld.requests.buckets.ledger import Ledger
@@ -124,7 +124,7 @@ class Variant:
         # News are never older than in a round robin.
         slack = Slack(nodes * interval_ns)
 
-        def make(_key: Hashable) -> Bucket:
+        def make(_key: Key) -> Bucket:
             return self.bucket(policy, origin, nodes, interval_ns)
 
         return Replica(

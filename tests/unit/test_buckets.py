@@ -27,6 +27,8 @@ from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
 MS = 1_000_000
 S = 1000 * MS
 EPOCH_NS = 10**6 * S
+USER, BIGCO, NOBODY = 1, 2, 3
+"""Keys."""
 SLOW = Policy(capacity=4, rate=1)
 """Figures 4.1 and 4.2: four tokens, one a second."""
 
@@ -123,9 +125,9 @@ def test_slip_listing_4_2_keeps_two_elements_of_a_birth_in_delta_states() -> Non
     # At the receiver the heads are paired: one pair is one element, the other stays a second one.
     assert len(local) + len(printed) - 1 == 2
     pending = Pending()
-    pending.add("user", {(1, 0): 21})
-    pending.add("user", {(1, 0): 41})
-    assert pending.news == {"user": {(1, 0): 41}}, "here it is one, with the larger death"
+    pending.add(USER, {(1, 0): 21})
+    pending.add(USER, {(1, 0): 41})
+    assert pending.news == {USER: {(1, 0): 41}}, "here it is one, with the larger death"
 
 
 def test_requests_of_one_millisecond_at_two_limiters_are_one_for_the_queue_alone() -> None:
@@ -208,12 +210,12 @@ def test_flat_sends_to_peers_that_lack_news_and_linf_to_the_one_that_lacks_most(
     rng = Random(1)
     assert flat(pending, rng) is None
     assert least_informed(pending, rng) is None
-    pending["b"].add("user", {1: 1})
+    pending["b"].add(USER, {1: 1})
     assert flat(pending, rng) == "b"
     assert {flat_among_all(pending, rng) for _ in range(50)} == {"b", None}
-    pending["c"].add("user", {1: 1, 2: 1})
+    pending["c"].add(USER, {1: 1, 2: 1})
     assert least_informed(pending, rng) == "c"
-    pending["b"].add("other", {3: 1})
+    pending["b"].add(BIGCO, {3: 1})
     assert {least_informed(pending, rng) for _ in range(50)} == {"b", "c"}
 
 
@@ -223,10 +225,10 @@ def test_linf_revisits_a_peer_after_as_many_rounds_as_there_are_peers() -> None:
     visits: dict[str, list[int]] = {peer: [] for peer in pending}
     for step in range(29 * 20):
         for one in pending.values():
-            one.add("user", {step: 1})
+            one.add(USER, {step: 1})
         peer = least_informed(pending, rng)
         assert peer is not None
-        pending[peer].told({"user": dict(pending[peer].news["user"])}, 0)
+        pending[peer].told({USER: dict(pending[peer].news[USER])}, 0)
         visits[peer].append(step)
     gaps = [b - a for steps in visits.values() for a, b in pairwise(steps)]
     assert max(gaps) == 29
@@ -255,7 +257,7 @@ def test_slack_speaks_when_its_part_of_what_is_left_is_untold() -> None:
     fleet = replicas()
     told = []
     for number in range(39):
-        decision, messages = fleet["l0"].take("user", EPOCH_NS)
+        decision, messages = fleet["l0"].take(USER, EPOCH_NS)
         assert decision.admitted
         if messages:
             assert [peer for peer, _ in messages] == ["l1", "l2", "l3"]
@@ -268,10 +270,10 @@ def test_slack_speaks_when_its_part_of_what_is_left_is_untold() -> None:
 
 def test_slack_speaks_also_when_others_have_used_what_was_left() -> None:
     fleet = replicas()
-    assert fleet["l0"].take("user", EPOCH_NS)[1] == []
+    assert fleet["l0"].take(USER, EPOCH_NS)[1] == []
     answers = []
     for _ in range(38):
-        for peer, message in fleet["l1"].take("user", EPOCH_NS)[1]:
+        for peer, message in fleet["l1"].take(USER, EPOCH_NS)[1]:
             if peer == "l0":
                 answers += fleet["l0"].receive("l1", message, EPOCH_NS)
     assert [peer for peer, _ in answers] == ["l1", "l2", "l3"]
@@ -300,7 +302,7 @@ def test_a_ledger_tells_all_own_cells_from_one_on_that_is_folded() -> None:
 
 def test_slack_delays_small_news_for_a_bounded_time() -> None:
     fleet = replicas()
-    fleet["l0"].take("user", EPOCH_NS)
+    fleet["l0"].take(USER, EPOCH_NS)
     assert fleet["l0"].round(EPOCH_NS + 8 * S, Random(1)) == []
     assert len(fleet["l0"].round(EPOCH_NS + 9 * S, Random(1))) == 3
     assert fleet["l0"].settled
@@ -308,14 +310,14 @@ def test_slack_delays_small_news_for_a_bounded_time() -> None:
 
 def test_news_is_repeated_until_it_is_acknowledged() -> None:
     pending = Pending(repeat_ns=S)
-    pending.add("user", {1: 5})
-    number = pending.told({"user": {1: 5}}, 0)
-    pending.add("user", {1: 7})
+    pending.add(USER, {1: 5})
+    number = pending.told({USER: {1: 5}}, 0)
+    pending.add(USER, {1: 7})
     pending.repeat(S)
-    assert pending.news == {"user": {1: 7}}
+    assert pending.news == {USER: {1: 7}}
     pending.repeat(S + 1)
-    assert pending.news == {"user": {1: 7}}, "by maximum"
-    again = pending.told({"user": {1: 7}}, 2 * S)
+    assert pending.news == {USER: {1: 7}}, "by maximum"
+    again = pending.told({USER: {1: 7}}, 2 * S)
     pending.acknowledge(number)
     pending.acknowledge(again)
     pending.repeat(9 * S)
@@ -358,32 +360,32 @@ def test_another_policy_keeps_the_level_in_tokens(policy: Policy) -> None:
 
 
 def test_a_replica_looks_without_a_trace_and_has_a_policy_for_each_key() -> None:
-    policies: dict[Hashable, Policy] = {"bigco": Policy(40, 1)}
+    policies: dict[Hashable, Policy] = {BIGCO: Policy(40, 1)}
     replica = Replica(lambda key: ledger(policies.get(key, SLOW)), ["l1"])
-    assert replica.decide("bigco", EPOCH_NS, 40).admitted
+    assert replica.decide(BIGCO, EPOCH_NS, 40).admitted
     assert not replica.buckets
     assert replica.settled
     with pytest.raises(ValueError, match="from 1 to the capacity, 4"):
-        replica.decide("user", EPOCH_NS, 40)
-    replica.charge("user", EPOCH_NS, 6)
-    replica.charge("bigco", EPOCH_NS, 5)
-    replica.take("bigco", EPOCH_NS, 4)
-    assert replica.busiest(1, EPOCH_NS) == [("bigco", 9)]
-    assert replica.busiest(9, EPOCH_NS + 7 * S) == [("bigco", 2)], "a drained key is not busy"
-    assert (replica.level("user", EPOCH_NS), replica.level("nobody", EPOCH_NS)) == (6, 0)
-    policies["user"] = Policy(8, 1)
+        replica.decide(USER, EPOCH_NS, 40)
+    replica.charge(USER, EPOCH_NS, 6)
+    replica.charge(BIGCO, EPOCH_NS, 5)
+    replica.take(BIGCO, EPOCH_NS, 4)
+    assert replica.busiest(1, EPOCH_NS) == [(BIGCO, 9)]
+    assert replica.busiest(9, EPOCH_NS + 7 * S) == [(BIGCO, 2)], "a drained key is not busy"
+    assert (replica.level(USER, EPOCH_NS), replica.level(NOBODY, EPOCH_NS)) == (6, 0)
+    policies[USER] = Policy(8, 1)
     replica.reconfigure(lambda key: policies.get(key, SLOW), EPOCH_NS)
-    assert replica.decide("user", EPOCH_NS, 2).admitted
+    assert replica.decide(USER, EPOCH_NS, 2).admitted
 
 
 def test_a_new_peer_is_told_everything_and_one_that_left_nothing() -> None:
     replica = Replica(lambda _key: ledger(), ["l1"])
-    replica.take("user", EPOCH_NS)
+    replica.take(USER, EPOCH_NS)
     replica.set_peers(["l2"])
-    assert replica.receive("l1", Message(1, {"user": (Cell(9, 1, 2, 0),)}), EPOCH_NS) == []
+    assert replica.receive("l1", Message(1, {USER: (Cell(9, 1, 2, 0),)}), EPOCH_NS) == []
     [(peer, message)] = replica.round(EPOCH_NS, Random(1))
-    assert (peer, [*message.deltas]) == ("l2", ["user"])
-    assert replica.level("user", EPOCH_NS) == 1
+    assert (peer, [*message.deltas]) == ("l2", [USER])
+    assert replica.level(USER, EPOCH_NS) == 1
 
 
 def test_a_message_of_many_entries_is_several_datagrams_that_fit() -> None:

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 from drld.requests.buckets.policy import Decision, Policy
 
+Key: TypeAlias = int
+"""The key of a bucket: a hash of 64 bits (`drld.requests.keys`)."""
 News: TypeAlias = dict[Any, int]
 """Values by entry; each kind of bucket defines its entries."""
 

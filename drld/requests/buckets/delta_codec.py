@@ -197,7 +197,7 @@ def parts(message: Message, form: Form, limit_id: int, origin: int) -> Iterator[
                 received, others = _some(others)
                 room, deltas = _ROOM - 4 * len(received), []
             now, rest, size = _split(form, rest, room)
-            deltas.append((key, now))  # type: ignore[arg-type]
+            deltas.append((key, now))
             # A receiver takes a key once of a datagram: the rest goes into the next.
             room = room - size if rest is None else 0
     while deltas or received:

@@ -125,6 +125,17 @@ class Ledger(Bucket):
         lacking = (ahead if ahead > 0 else 0) + cost * shape.per - shape.depth
         return ADMITTED if lacking <= 0 else Decision(False, -(-lacking // shape.rate))
 
+    def take(self, now_ns: int, cost: int = 1) -> tuple[Decision, News]:
+        """See `Bucket.take`; as `decide`, in place, because a call costs as much as all it does."""
+        shape, tat = self._shape, self._tat
+        if tat is None:
+            tat = self._fold()
+        now = now_ns * shape.rate
+        after = (tat if tat > now else now) + cost * shape.per
+        if after - now <= shape.depth and cost >= 1:
+            return ADMITTED, self.charge(now_ns, cost)
+        return self.decide(now_ns, cost), {}
+
     def charge(self, now_ns: int, cost: int) -> News:
         """See `Bucket.charge`."""
         if cost < 1:
@@ -354,12 +365,12 @@ class Ledger(Bucket):
         cells, floor = self._all(), self._floor
         # Such a floor is before all cells that are here or may still come.
         drained = floor <= now_ns * shape.rate - shape.horizon
+        if drained and len(cells) == 1:
+            ((start, entry, count),) = cells
+            return start.to_bytes(_BASE_BYTES, "little", signed=True) + _ONE.pack(entry, count)
         if not cells or (data := cells.pack()) is None:
             return None
         base = cells.base.to_bytes(_BASE_BYTES, "little", signed=True)
-        if drained and len(cells) == 1 and cells.latest == cells.base:
-            ((_, entry, count),) = cells
-            return base + _ONE.pack(entry, count)
         try:
             times = [time - cells.base for time in (tat, cells.latest)]
             return base + _MANY.pack(*times, _NO_FLOOR if drained else floor - cells.base) + data

@@ -8,14 +8,9 @@ that time. Repetition is harmless, since values are maxima.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from drld.requests.buckets.bucket import News
-
-Key: TypeAlias = Hashable
-"""The key of a bucket."""
-
+from drld.requests.buckets.bucket import Key, News
 
 _NOTHING: tuple[int, Mapping[Key, News]] = 0, {}
 

@@ -9,14 +9,14 @@ and tell returning peers everything.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice, takewhile
 from random import Random
 from typing import Any, TypeAlias
 
-from drld.requests.buckets.bucket import Bucket, News
+from drld.requests.buckets.bucket import Bucket, Key, News
 from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
@@ -34,7 +34,7 @@ class Message:
     number: int
     """The number among the sender's messages to this peer, from 1 on; 0: an acknowledgement
     alone."""
-    deltas: Mapping[Hashable, Any]
+    deltas: Mapping[Key, Any]
     """The sender's delta of each key."""
     received: tuple[int, ...] = ()
     """The numbers of the receiver's messages that the sender has received since its last
@@ -46,7 +46,7 @@ class Replica:
 
     def __init__(
         self,
-        make: Callable[[Hashable], Bucket],
+        make: Callable[[Key], Bucket],
         peers: Collection[str],
         spread: Spread = flat,
         *,
@@ -83,31 +83,31 @@ class Replica:
         self._max_pending = max_pending
         self._copied_keys = copied_keys
         self._most = most
-        self._copies: dict[str, Iterator[Hashable]] = {}
+        self._copies: dict[str, Iterator[Key]] = {}
         """The keys that remain for peers that are told everything."""
         self._spread = spread
         self._frequency = frequency
         self._slack = slack
         self._repeat_ns = repeat_ns
         self._deferred = deferred
-        self._urgent: set[Hashable] = set()
+        self._urgent: set[Key] = set()
         """The keys with urgent news for all peers."""
-        self._untold: dict[Hashable, int] = {}
+        self._untold: dict[Key, int] = {}
         """With slack: the tokens that this limiter admitted and told no peer, by key."""
-        self._first: dict[Hashable, tuple[int, Any]] = {}
+        self._first: dict[Key, tuple[int, Any]] = {}
         """The time of the first of these tokens, ns, and their entry; the oldest first."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
         """The numbers of received messages that are not acknowledged yet."""
 
-    def decide(self, key: Hashable, now_ns: int, cost: int = 1) -> Decision:
+    def decide(self, key: Key, now_ns: int, cost: int = 1) -> Decision:
         """Return the decision that `take` would make; nothing changes."""
         return self.buckets.look(key).decide(now_ns, cost)
 
-    def level(self, key: Hashable, now_ns: int) -> float:
+    def level(self, key: Key, now_ns: int) -> float:
         """Return the tokens in use of a key's bucket, as `Bucket.level`."""
         return self.buckets.look(key).level(now_ns)
 
-    def take(self, key: Hashable, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
+    def take(self, key: Key, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
         bucket = self.buckets.row(key, now_ns)
         decision, news = bucket.take(now_ns, cost)
@@ -115,11 +115,11 @@ class Replica:
             return decision, []
         return decision, self._admitted(key, bucket, news, now_ns, cost)
 
-    def charge(self, key: Hashable, now_ns: int, cost: int) -> Outgoing:
+    def charge(self, key: Key, now_ns: int, cost: int) -> Outgoing:
         """Take tokens without a decision (`Bucket.charge`); return the urgent messages."""
         return self.charge_row(key, self.buckets.row(key, now_ns), now_ns, cost)
 
-    def charge_row(self, key: Hashable, row: Bucket, now_ns: int, cost: int) -> Outgoing:
+    def charge_row(self, key: Key, row: Bucket, now_ns: int, cost: int) -> Outgoing:
         """Do as `charge`, with `row` the bucket that `Table.row` returns for the key now.
 
         A request under several limits is decided under each, and then charged to all. A cost that
@@ -130,16 +130,18 @@ class Replica:
             return []
         return self._admitted(key, row, news, now_ns, cost)
 
-    def _admitted(
-        self, key: Hashable, bucket: Bucket, news: News, now_ns: int, cost: int
-    ) -> Outgoing:
+    def _admitted(self, key: Key, bucket: Bucket, news: News, now_ns: int, cost: int) -> Outgoing:
         if self._slack is not None:
             untold = self._untold.get(key)
             if untold is None:
                 untold = 0
                 self._first[key] = now_ns, next(iter(news))
             self._untold[key] = untold = untold + cost
-            return [] if key in self._urgent else self._speak(key, bucket, untold, now_ns)
+            if key in self._urgent:
+                return []
+            if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
+                return []
+            return self._speak(key, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
@@ -150,11 +152,8 @@ class Replica:
         ]  # fmt: skip
         return self._messages(due, now_ns)
 
-    def _speak(self, key: Hashable, bucket: Bucket, untold: int, now_ns: int) -> Outgoing:
-        """Return messages to all peers, if the untold tokens matter."""
-        assert self._slack is not None
-        if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
-            return []
+    def _speak(self, key: Key, now_ns: int) -> Outgoing:
+        """Return messages to all peers about a key whose untold tokens matter."""
         if self._deferred:
             self._urgent.add(key)
             return []
@@ -173,8 +172,8 @@ class Replica:
         keys, self._urgent = self._urgent, set()
         return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
 
-    def _tell_all(self, keys: Collection[Hashable], now_ns: int) -> Outgoing:
-        news: dict[Hashable, News] = {}
+    def _tell_all(self, keys: Collection[Key], now_ns: int) -> Outgoing:
+        news: dict[Key, News] = {}
         for key in keys:
             _, entry = self._first[key]
             self._settle(key)
@@ -189,14 +188,14 @@ class Replica:
                 ]
         return messages
 
-    def _settle(self, key: Hashable) -> None:
+    def _settle(self, key: Key) -> None:
         """Note that peers need no more news of a key."""
         if self._untold.pop(key, None) is not None:
             del self._first[key]
 
-    def _split(self, news: Mapping[Hashable, News]) -> Iterator[dict[Hashable, News]]:
+    def _split(self, news: Mapping[Key, News]) -> Iterator[dict[Key, News]]:
         """Return copies of these news, in parts of one message each."""
-        part: dict[Hashable, News] = {}
+        part: dict[Key, News] = {}
         entries = 0
         for key, its in news.items():
             if part and self._most is not None and entries + len(its) > self._most:
@@ -228,9 +227,7 @@ class Replica:
         ]  # fmt: skip
         return messages
 
-    def _messages(
-        self, news_of: Iterable[tuple[str, Mapping[Hashable, News]]], now_ns: int
-    ) -> Outgoing:
+    def _messages(self, news_of: Iterable[tuple[str, Mapping[Key, News]]], now_ns: int) -> Outgoing:
         """Return messages with these news of keys; none for a peer if its news no longer matter."""
         messages: Outgoing = []
         for peer, some in news_of:
@@ -242,7 +239,7 @@ class Replica:
                     self.pending[peer].acknowledge(number)
         return messages
 
-    def _deltas(self, told: Mapping[Hashable, News], now_ns: int) -> dict[Hashable, Any]:
+    def _deltas(self, told: Mapping[Key, News], now_ns: int) -> dict[Key, Any]:
         """Return these news as they travel, without the keys whose news no longer matter."""
         found = {}
         for key, entries in told.items():
@@ -285,10 +282,12 @@ class Replica:
             if bucket.idle(now_ns):
                 self._remove(key)
             elif (untold := self._untold.get(key)) is not None:
-                messages += self._speak(key, bucket, untold, now_ns)
+                assert self._slack is not None
+                if self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
+                    messages += self._speak(key, now_ns)
         return messages
 
-    def _forget(self, key: Hashable, bucket: Bucket, now_ns: int) -> None:
+    def _forget(self, key: Key, bucket: Bucket, now_ns: int) -> None:
         """Remove the entries of a key that no peer needs from all pending news."""
         for one in self.pending.values():
             news = one.news.get(key)
@@ -310,7 +309,7 @@ class Replica:
         for key in self.buckets.sweep(now_ns, rows):
             self._settle(key)
 
-    def _remove(self, key: Hashable) -> None:
+    def _remove(self, key: Key) -> None:
         """Remove a bucket; its pending news may still travel."""
         self.buckets.drop(key)
         self._settle(key)
@@ -353,7 +352,7 @@ class Replica:
         for one in self.pending.values():
             one.repeat_ns = repeat_ns
 
-    def reconfigure(self, policy: Callable[[Hashable], Policy], now_ns: int) -> None:
+    def reconfigure(self, policy: Callable[[Key], Policy], now_ns: int) -> None:
         """Use these policies of keys from now on; levels stay the same number of tokens.
 
         `make` must follow, because it makes the buckets of other keys. The call is short: each
@@ -361,7 +360,7 @@ class Replica:
         """
         self.buckets.reconfigure(policy, now_ns)
 
-    def busiest(self, number: int, now_ns: int) -> list[tuple[Hashable, float]]:
+    def busiest(self, number: int, now_ns: int) -> list[tuple[Key, float]]:
         """Return the keys with the most tokens in use now, and these tokens: the fullest first.
 
         Tokens in use are those that the fleet admitted, as far as this limiter knows, and that have

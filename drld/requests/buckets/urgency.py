@@ -10,10 +10,10 @@ births, which only the queue has.
 `Slack` looks at whether the news matter. A limiter tells all peers when the tokens that it admitted
 and has not told reach its part of the tokens that are left:
 
-    untold >= max(1, sigma free / N)
+    untold >= max(1, free / N)
 
 The replica applies it after each request that was admitted here, and after each message, since
-`free` may have shrunk. So all N limiters together hold back at most `sigma free` tokens, and less
+`free` may have shrunk. So all N limiters together hold back at most `free` tokens, and less
 than one token each that does not count. As the bucket empties, `free` shrinks by a constant factor
 with each round of messages. So a fill takes of the order of N log(capacity / N) messages, not one
 for each request (compare Cormode, Muthukrishnan and Yi, *Algorithms for distributed functional
@@ -53,9 +53,7 @@ class Slack:
 
     patience_ns: int
     """The longest time that news may wait, ns."""
-    sigma: float = 1.0
 
     def due(self, bucket: Bucket, untold: int, limiters: int, now_ns: int) -> bool:
-        """Return whether all peers must be told now of this many untold tokens."""
-        part = self.sigma * (bucket.policy.capacity - bucket.level(now_ns)) / limiters
-        return untold >= (part if part > 1.0 else 1.0)
+        """Return whether all peers must be told now of this many untold tokens, at least 1."""
+        return untold * limiters >= bucket.policy.capacity - bucket.level(now_ns)

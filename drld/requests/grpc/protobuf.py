@@ -29,6 +29,9 @@ _NUMBER, _TEXT, _RAW, _MESSAGE = range(4)
 """The encodings of a field's value."""
 _MAX_VARINT_BITS = 64
 _MAX_TAG = 2**32 - 1
+_MAX_VARINT_BYTES = 10
+_MAX_TAG_BYTES = 5
+"""The most bytes of a tag or a length: they have 32 bits, and zeros before them count."""
 
 
 class Scalar(enum.Enum):
@@ -95,7 +98,7 @@ class Message:
             if tag < 0x80:
                 at += 1
             else:
-                tag, at = _read(data, at, end)
+                tag, at = _read(data, at, end, _MAX_TAG_BYTES)
             if not 8 <= tag <= _MAX_TAG:
                 raise InputError("the message has a field without a sound number")
             wire_type = tag & 7
@@ -105,7 +108,7 @@ class Message:
                 if at < end and data[at] < 0x80:
                     size, start = data[at], at + 1
                 else:
-                    size, start = _read(data, at, end)
+                    size, start = _read(data, at, end, _MAX_TAG_BYTES)
                 at = start + size
             elif wire_type == _VARINT:
                 value, at = _read(data, at, end)
@@ -188,8 +191,8 @@ def _fitted(value: int, kind: Scalar | Enumeration) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def _read(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a varint, and the offset behind it.
+def _read(data: bytes, at: int, end: int, most: int = _MAX_VARINT_BYTES) -> tuple[int, int]:
+    """Return a varint of at most this many bytes, and the offset behind it.
 
     Raises:
         InputError: there is none.
@@ -197,7 +200,7 @@ def _read(data: bytes, at: int, end: int) -> tuple[int, int]:
     if at < end and data[at] < 0x80:
         return data[at], at + 1
     value = 0
-    for shift in range(0, 70, 7):
+    for shift in range(0, 7 * most, 7):
         if at >= end:
             raise InputError("the message is cut off")
         byte = data[at]
@@ -205,7 +208,7 @@ def _read(data: bytes, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & ((1 << _MAX_VARINT_BITS) - 1), at
-    raise InputError("the message has a number of more than 64 bits")
+    raise InputError(f"the message has a number of more than {most} bytes")
 
 
 _SMALL = [bytes([value]) for value in range(0x80)]

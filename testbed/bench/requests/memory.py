@@ -19,6 +19,7 @@ from drld.requests.buckets.ledger_shape import MS
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.urgency import Slack
+from drld.requests.keyed_limits import MOST_SWEPT
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
 
@@ -59,8 +60,9 @@ def work(keys: int) -> dict[str, float]:
             replica.round(now_ns, rounds)
     now_ns += margin_ns
     replica.round(now_ns, rounds)
-    for _ in range(2):
-        replica.sweep(now_ns, keys)
+    # As a daemon sweeps, some rows a round.
+    for _ in range(2 * keys // MOST_SWEPT):
+        replica.sweep(now_ns, MOST_SWEPT)
     at_rest = _resident_bytes()
     rng = Random(1)
     for number in range(keys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from random import Random
 
 import pytest
@@ -22,7 +21,7 @@ KEYS = 95
 
 
 def replica(origin: int, *peers: str) -> Replica:
-    def make(_: Hashable) -> Ledger:
+    def make(_: int) -> Ledger:
         return Ledger(Policy(100, 1, 3600 * S), origin, 50 * MS, S)
 
     slack = Slack(100 * MS)
@@ -54,7 +53,7 @@ def test_acknowledgements_that_do_not_fit_a_datagram_follow_in_the_next() -> Non
     numbers = tuple(range(1, 201))
     found = [*parts(Message(0, {}, numbers), Form.LEDGER, 1, 1)]
     assert tuple(number for part in found for number in part.received) == numbers
-    cells: dict[Hashable, object] = {key: (Cell(1, 1, 1, 1),) for key in range(500)}
+    cells: dict[int, object] = {key: (Cell(1, 1, 1, 1),) for key in range(500)}
     found = [*parts(Message(1, cells, numbers), Form.LEDGER, 1, 1)]
     assert tuple(number for part in found for number in part.received) == numbers
     assert sum(len(part.deltas) for part in found) == len(cells)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from random import Random
 from typing import Any
 
 import pytest
 
+from drld.requests.buckets.bucket import Key
 from drld.requests.buckets.ledger import Cell, Ledger
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
@@ -19,6 +19,8 @@ MS = 1_000_000
 S = 1000 * MS
 EPOCH_NS = 10**6 * S
 POLICY = Policy(capacity=4, rate=1)
+A, B, C, D = range(20, 24)
+USER, BIGCO, OTHER, DRAINED, RESTING, FRESH, FULL, NEW, NEWER = range(10, 19)
 LIFE_S = 4 + 2
 """The life of a cell, s: a fill, and two margins."""
 
@@ -40,47 +42,47 @@ def at_rest(table: Table) -> int:
 def test_a_row_that_nobody_asks_for_comes_to_rest_and_wakes_as_it_was() -> None:
     one, awake = replica(), replica()
     for two in (one, awake):
-        for key, number in (("a", 1), ("b", 3), ("c", 4)):
+        for key, number in ((A, 1), (B, 3), (C, 4)):
             two.charge(key, EPOCH_NS, number)
         # Cells of another limiter, which are older and newer.
         cells = tuple(Cell(9, slot, 1, age_ms) for slot, age_ms in ((1, 900), (2, 0), (3, 200)))
-        two.receive("l1", Message(1, {"b": cells, "d": cells}), EPOCH_NS + S)
+        two.receive("l1", Message(1, {B: cells, D: cells}), EPOCH_NS + S)
     one.sweep(EPOCH_NS + 2 * S, 10)
     one.sweep(EPOCH_NS + 2 * S, 10)
     assert at_rest(one.buckets) == 4
     assert one.busiest(9, EPOCH_NS + 2 * S) == [], "they are at rest"
     now_ns = EPOCH_NS + 2 * S
-    for key in "abcd":
+    for key in (A, B, C, D):
         assert one.level(key, now_ns) == awake.level(key, now_ns)
         assert one.decide(key, now_ns, 2) == awake.decide(key, now_ns, 2)
         assert one.buckets[key].everything() == awake.buckets[key].everything()
     assert at_rest(one.buckets) == 4, "a look wakes nobody"
     for at_ns in range(now_ns, now_ns + 9 * S, S // 2):
-        for key in "abcd":
+        for key in (A, B, C, D):
             assert one.take(key, at_ns)[0] == awake.take(key, at_ns)[0]
     assert at_rest(one.buckets) == 0
 
 
 def test_the_hand_removes_drained_rows_alone() -> None:
     one = replica()
-    one.take("drained", EPOCH_NS)
-    one.take("resting", EPOCH_NS)
-    one.take("fresh", EPOCH_NS + LIFE_S * S)
+    one.take(DRAINED, EPOCH_NS)
+    one.take(RESTING, EPOCH_NS)
+    one.take(FRESH, EPOCH_NS + LIFE_S * S)
     one.sweep(EPOCH_NS + 2 * S, 2)
     assert at_rest(one.buckets) == 2, "in the order in which they woke"
-    one.charge("resting", EPOCH_NS + 2 * S, 9)
+    one.charge(RESTING, EPOCH_NS + 2 * S, 9)
     one.sweep(EPOCH_NS + 6 * S + 1, 9)
-    assert {*one.buckets} == {"resting", "fresh"}
-    assert one.level("resting", EPOCH_NS + 6 * S) == 5
+    assert {*one.buckets} == {RESTING, FRESH}
+    assert one.level(RESTING, EPOCH_NS + 6 * S) == 5
 
 
 def test_a_flood_of_fresh_keys_shares_rows_and_harms_no_known_user() -> None:
     one = replica(max_keys=100)
-    known = [f"user{number}" for number in range(90)]
+    known = [1000 + number for number in range(90)]
     rng = Random(1)
     for key in known:
         one.take(key, EPOCH_NS)
-    one.charge("full", EPOCH_NS, 4)
+    one.charge(FULL, EPOCH_NS, 4)
     refused = 0
     for number in range(2000):
         now_ns = EPOCH_NS + number * MS
@@ -90,7 +92,7 @@ def test_a_flood_of_fresh_keys_shares_rows_and_harms_no_known_user() -> None:
             refused += not one.take(known[number // 20 % 90], now_ns)[0].admitted
     assert refused == 0
     assert len(one.buckets) == 100
-    assert not one.decide("full", EPOCH_NS, 1).admitted, "who returns at a full level is refused"
+    assert not one.decide(FULL, EPOCH_NS, 1).admitted, "who returns at a full level is refused"
     assert one.buckets.shared == 2000 - 9
     # Strangers limit each other: one of them finds the row that another has used.
     stranger, twin = 5, 5 + SHARED_ROWS
@@ -99,16 +101,17 @@ def test_a_flood_of_fresh_keys_shares_rows_and_harms_no_known_user() -> None:
     assert not one.decide(twin, now_ns, 1).admitted
     assert not one.take(twin, now_ns)[0].admitted
     # What peers tell of keys without a row is counted, and changes nothing.
-    assert one.receive("l1", Message(1, {"other": (Cell(9, 1, 1, 0),)}), now_ns) == []
+    assert one.receive("l1", Message(1, {OTHER: (Cell(9, 1, 1, 0),)}), now_ns) == []
     assert (one.buckets.unkept, len(one.buckets)) == (1, 100)
     # When the flood is over, its rows drain, and make room.
-    one.take("new", now_ns + 2 * LIFE_S * S)
-    assert one.take("newer", now_ns + 2 * LIFE_S * S)[0].admitted
-    assert "newer" in one.buckets
+    one.take(NEW, now_ns + 2 * LIFE_S * S)
+    assert one.take(NEWER, now_ns + 2 * LIFE_S * S)[0].admitted
+    assert NEWER in one.buckets
 
 
 def test_rows_that_wake_let_others_rest_without_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drld.requests.buckets.table._MOST_AWAKE", 10)
+    monkeypatch.setattr("drld.requests.buckets.table._WAKES", 1)
     one = replica()
     for key in range(100):
         one.take(key, EPOCH_NS + key * 100 * MS)
@@ -123,38 +126,38 @@ def test_honest_users_never_share() -> None:
     for number in range(5000):
         # 40 keys a second, each for a second: no more than 320 s of a life of 6 s are alive.
         now_ns = EPOCH_NS + number * 25 * MS
-        one.take(f"user{number // 40}-{rng.randrange(20)}", now_ns)
+        one.take(number // 40 * 20 + rng.randrange(20), now_ns)
     assert (one.buckets.shared, one.buckets.unkept) == (0, 0)
     assert len(one.buckets) <= 200
 
 
 @pytest.mark.parametrize("resting", [False, True])
 def test_a_change_of_policy_reaches_each_row_when_it_is_needed(resting: bool) -> None:
-    policies: dict[Hashable, Policy] = {"bigco": Policy(40, 5)}
-    now: dict[Hashable, Policy] = dict(policies)
+    policies: dict[Key, Policy] = {BIGCO: Policy(40, 5)}
+    now: dict[Key, Policy] = dict(policies)
     one = Replica(lambda key: ledger(now.get(key, POLICY)), ["l1"])
-    one.charge("bigco", EPOCH_NS, 30)
-    one.charge("user", EPOCH_NS, 3)
-    one.charge("other", EPOCH_NS, 3)
+    one.charge(BIGCO, EPOCH_NS, 30)
+    one.charge(USER, EPOCH_NS, 3)
+    one.charge(OTHER, EPOCH_NS, 3)
     if resting:
         one.sweep(EPOCH_NS + S, 9)
         one.sweep(EPOCH_NS + S, 9)
         assert at_rest(one.buckets) == 3
-    now["bigco"] = now["user"] = Policy(80, 10)
+    now[BIGCO] = now[USER] = Policy(80, 10)
     one.reconfigure(lambda key: now.get(key, POLICY), EPOCH_NS + S)
     assert len(one.buckets) == 3
     # At the old rates for one second, at the new ones since.
-    assert one.level("bigco", EPOCH_NS + 2 * S) == 30 - 5 - 10
-    assert one.level("user", EPOCH_NS + S) == 2
-    assert one.level("other", EPOCH_NS + 2 * S) == 1
-    assert one.take("user", EPOCH_NS + S, 78)[0].admitted
+    assert one.level(BIGCO, EPOCH_NS + 2 * S) == 30 - 5 - 10
+    assert one.level(USER, EPOCH_NS + S) == 2
+    assert one.level(OTHER, EPOCH_NS + 2 * S) == 1
+    assert one.take(USER, EPOCH_NS + S, 78)[0].admitted
     # Again, before the hand was everywhere.
-    now["bigco"] = POLICY
+    now[BIGCO] = POLICY
     one.reconfigure(lambda key: now.get(key, POLICY), EPOCH_NS + 2 * S)
     one.sweep(EPOCH_NS + 2 * S, 9)
     one.sweep(EPOCH_NS + 2 * S, 9)
-    assert one.level("bigco", EPOCH_NS + 3 * S) == 15 - 1
-    assert one.level("user", EPOCH_NS + 2 * S) == 70
+    assert one.level(BIGCO, EPOCH_NS + 3 * S) == 15 - 1
+    assert one.level(USER, EPOCH_NS + 2 * S) == 70
 
 
 def test_a_peer_that_is_silent_for_long_is_told_everything_when_it_is_heard() -> None:
