@@ -24,7 +24,6 @@ from typing import Protocol
 
 from drld.messages.frame import Client, Frame, Place
 from drld.messages.topics import Notation, Topics
-from drld.police.arrival_time import LATEST_NS
 
 _BESIDE = 512
 """Bytes that a frame takes while it waits, beside its data and its topic's letters: some 480 in
@@ -115,8 +114,11 @@ class Queue(Protocol):
     def due_ns(self) -> int | None:
         """The time at which the next message may leave; None: none will."""
 
-    def release(self, now_ns: int) -> Iterable[tuple[Held, int]]:
-        """Take out the messages that may leave by now, each with the time of its tokens."""
+    def release(self, now_ns: int, until_ns: int) -> Iterable[tuple[Held, int]]:
+        """Take out the messages that may leave by `until_ns`, each with the time of its tokens.
+
+        If the daemon has stood still until now, the queue may be due later than it said.
+        """
 
 
 class Gate:
@@ -248,9 +250,7 @@ class Gate:
             if scheduled.get(queue) != number:
                 continue
             del scheduled[queue]
-            if due_ns < now_ns - LATEST_NS:
-                due_ns = now_ns  # The daemon has stood still, and `Hold` must see that.
-            for message, at_ns in queue.release(due_ns):
+            for message, at_ns in queue.release(now_ns, due_ns):
                 if message.walk(at_ns) and message.lane.frames[0] is message:
                     self._ready.append(message.lane)
             self.schedule(queue)

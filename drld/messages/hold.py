@@ -124,7 +124,7 @@ class Hold(TokenBucket, Generic[T]):
         if self._idle:
             self._idle = False
             self._waiting, self._ready = deque(), deque()
-        self._charge(arrived_ns)
+        self._charge(arrived_ns, arrived_ns)
         if self._waiting or not self.take(ITEM, arrived_ns):
             self.settle(arrived_ns)
             self._waiting.append(_Waiting(message, arrived_ns))
@@ -136,9 +136,12 @@ class Hold(TokenBucket, Generic[T]):
             self._most = max(self._most, self.missing + len(self._waiting) * _COST)
         return False
 
-    def release(self, now_ns: int) -> Iterator[Released[T]]:
-        """Take out the messages that may leave by now, in their order."""
-        self._charge(now_ns)
+    def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[T]]:
+        """Take out the messages that may leave by now, in their order.
+
+        `until_ns`, an earlier time: only those that had their tokens by then.
+        """
+        self._charge(now_ns, now_ns if until_ns is None else until_ns)
         while self._ready:
             released = self._ready.popleft()
             if not self._ready and not self._waiting:
@@ -152,20 +155,20 @@ class Hold(TokenBucket, Generic[T]):
         Shrinking clamps the tokens, and growing adds none. Without a depth, all messages that wait
         may leave.
         """
-        self._charge(now_ns)
+        self._charge(now_ns, now_ns)
         super().program(enforcement, now_ns)
         self._has_depth = bool(enforcement.depth)
         self._find_due()
 
-    def _charge(self, now_ns: int) -> None:
-        """Charge the messages that had their tokens by now, each at that time."""
+    def _charge(self, now_ns: int, until_ns: int) -> None:
+        """Charge the messages that had their tokens until a time, each at that time."""
         waiting = self._waiting
         if self._due_ns is not None and self._due_ns < now_ns - LATEST_NS:
             # The daemon has stood still. Tokens above the depth are lost, because otherwise all
             # messages that wait would leave at once.
             self.settle(now_ns)
             self._find_due()
-        while self._due_ns is not None and self._due_ns <= now_ns:
+        while self._due_ns is not None and self._due_ns <= until_ns:
             first = waiting.popleft()
             self.settle(self._due_ns)
             self.charge(ITEM)

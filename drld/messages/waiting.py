@@ -54,10 +54,10 @@ class WaitingBucket:
         """See `Queue.due_ns`."""
         return self._hold.due_ns
 
-    def release(self, now_ns: int) -> Iterator[tuple[Held, int]]:
+    def release(self, now_ns: int, until_ns: int) -> Iterator[tuple[Held, int]]:
         """See `Queue.release`."""
         counts = self._counts
-        for message, waited_ns in self._hold.release(now_ns):
+        for message, waited_ns in self._hold.release(now_ns, until_ns):
             counts.waiting -= 1
             counts.leave(waited_ns)
             yield message, message.came_ns + waited_ns

@@ -53,8 +53,8 @@ class LoggedBucket(WaitingBucket):
             self._charges.append(Charge(now_ns, self._number))
         return fate
 
-    def release(self, now_ns: int) -> Iterator[tuple[Held, int]]:
-        for message, at_ns in super().release(now_ns):
+    def release(self, now_ns: int, until_ns: int) -> Iterator[tuple[Held, int]]:
+        for message, at_ns in super().release(now_ns, until_ns):
             self._charges.append(Charge(at_ns, self._number))
             yield message, at_ns
 

@@ -13,6 +13,9 @@ Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more 
 It keeps the events and frames beyond that for the next turn, which begins with them. So no
 connection waits behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's
 other tasks have their time.
+
+Turns follow each other without the event loop only while several sockets are ready, or something is
+left to do. Messages that come one by one would cost a second turn each, which finds nothing.
 """
 
 from __future__ import annotations
@@ -120,7 +123,7 @@ class Pump:
                 pass
 
     def turn(self) -> bool:
-        """Do all that is possible now; return whether there was something to do."""
+        """Do all that is possible now; return whether another turn is likely to have work."""
         reactor, arrived = self.reactor, self.arrived
         self.read_ns = reactor.clock()
         self.handshakes = 0
@@ -133,7 +136,7 @@ class Pump:
             self._guard(unfinished[0], unfinished.popleft().take)
         if not events:
             events.extend(reactor.events())
-        busy = bool(events or unfinished or arrived)
+        several = len(events) > 1
         while events and len(arrived) < TURN_FRAMES:
             reactor.handle(*events.popleft())
         if arrived:
@@ -148,7 +151,7 @@ class Pump:
             flow = touched.pop()
             self._guard(flow, flow.settle)
         reactor.wake(self.gate.due_ns)
-        return busy
+        return several or bool(events or unfinished)
 
     def close(self) -> None:
         """Close the descriptors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import socket
 import time
 from functools import partial
 
@@ -12,6 +13,7 @@ from drld.messages.datapath import MessageDatapath
 from drld.messages.frame import Frame, Place
 from drld.messages.front.deadlines import Deadlines
 from drld.messages.front.pump import TURN_FRAMES, Pump
+from drld.messages.front.reactor import READ
 from drld.messages.front.timer import Timer
 from drld.messages.gate import Lane
 from drld.messages.topics import Topic
@@ -113,11 +115,30 @@ def test_a_turn_takes_so_many_frames_and_the_next_one_goes_on() -> None:
     now_ns = time.monotonic_ns()
     flows = [Flow(pump, log, *[(now_ns, "x")] * TURN_FRAMES) for _ in range(3)]
     for turn in range(1, 4):
-        assert pump.turn()
+        assert pump.turn() is (turn < 3)
         assert len(log) == turn * TURN_FRAMES
     assert [flow.settled for flow in flows] == [1, 1, 1]
     assert not pump.turn()
     pump.close()
+
+
+def test_a_lone_event_takes_one_turn_and_several_take_another() -> None:
+    """The second turn would find nothing where messages come one by one."""
+    pump, _ = made()
+    ends = [socket.socketpair() for _ in range(2)]
+    for _, there in ends:
+        pump.reactor.watch(there.fileno(), READ, lambda _, there=there: there.recv(1))  # type: ignore[misc]
+    for here, _ in ends[:1]:
+        here.send(b"x")
+    assert not pump.turn()
+    for here, _ in ends:
+        here.send(b"x")
+    assert pump.turn()
+    assert not pump.turn()
+    pump.close()
+    for pair in ends:
+        for end in pair:
+            end.close()
 
 
 def test_an_error_ends_the_connection_that_it_came_from_and_no_other(
