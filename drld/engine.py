@@ -5,7 +5,7 @@ planes (`drld.planes.plane`). `drld.daemon` owns the clock, the signals and the 
 when.
 
 A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit
-comes to rest (`Limiter.at_rest`): the engine does not read, tick, publish or program it. A packet,
+is quiescent (`Limiter.quiescent`): the engine does not read, tick, publish or program it. A packet,
 an update or a change of the membership wakes it. So ten thousand limits cost as much as those in
 use.
 
@@ -169,12 +169,12 @@ class Engine:
             if managed.due_ns <= now_ns
         ]
         self._gossip(now_ns)
-        resting = [
+        quiescent = [
             limit_id
             for limit_id, managed in self._awake.items()
-            if managed.limiter.at_rest and not managed.pending
+            if managed.limiter.quiescent and not managed.pending
         ]
-        for limit_id in resting:
+        for limit_id in quiescent:
             del self._awake[limit_id]
         for plane in self._planes:
             for peer, kind, body in plane.tick(now_ns):
@@ -187,7 +187,7 @@ class Engine:
         managed = self.limits.get(limit_id)
         if managed is None:
             return None
-        quiescent = managed.limiter.at_rest and not managed.pending
+        quiescent = managed.limiter.quiescent and not managed.pending
         totals = managed.totals
         counted_ns = now_ns if quiescent else managed.ticked_ns
         return Counts(limit_id, False, counted_ns, totals.forwarded_tokens, totals.dropped_tokens)

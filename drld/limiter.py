@@ -3,7 +3,7 @@
 The daemon, the simulator and the tests drive this class alike. `receive` takes decoded updates.
 Once an estimate interval, `tick` takes a `Measurement` and returns a `Tick` to carry out. Once a
 gossip interval, `publish` returns the updates for the round's targets. All limits of a daemon share
-its `Membership`. A limit that is `at_rest` needs no calls until a packet or an update comes or the
+its `Membership`. A `quiescent` limit needs no calls until a packet or an update comes or the
 membership changes.
 
 The conservative rule (paper, section 5.6; docs/conservative-rule.md): for each peer without fresh
@@ -76,7 +76,7 @@ class _Shared:
     """The least value that a peer may still believe."""
 
     @property
-    def at_rest(self) -> bool:
+    def quiescent(self) -> bool:
         """Whether nothing is told, and nothing else is believed or known."""
         return not self.value and self.told.settled and self.fabric.quiet
 
@@ -177,10 +177,10 @@ class Limiter:
         return static_share(self.policy, self._share(self.membership.name))
 
     @property
-    def at_rest(self) -> bool:
+    def quiescent(self) -> bool:
         """Whether a tick would change nothing, as long as no packet and no update comes and the
         membership stays the same."""
-        idle = self._demand.idle and all(shared.at_rest for shared in self._shared)
+        idle = self._demand.idle and all(shared.quiescent for shared in self._shared)
         settled = self._shares_in_force.settled and self._allocator.settled
         return idle and settled
 

@@ -250,7 +250,7 @@ def change_report(
 def _fleet(managed: ManagedLimit, now_ns: int) -> FleetView:
     tick = managed.last
     age_ns = tick.view.age_ns if tick else None
-    if age_ns is not None and managed.limiter.at_rest:
+    if age_ns is not None and managed.limiter.quiescent:
         age_ns = managed.limiter.membership.age_ns(now_ns)
     return FleetView(
         quantity="rate" if managed.limiter.fabric.quantity is Quantity.RATE else "weight",

@@ -54,7 +54,7 @@ def _live(
 ) -> LiveLimit:
     limiter, tick = managed.limiter, managed.last
     told = limiter.fabric.told(now_ns) if tick else {}
-    quiescent = limiter.at_rest and not managed.pending
+    quiescent = limiter.quiescent and not managed.pending
     return LiveLimit(
         **limit_report(limit, managed, now_ns, unsaved),
         counted_age_s=0.0 if quiescent or not tick else (now_ns - managed.ticked_ns) / NS_PER_S,

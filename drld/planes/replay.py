@@ -197,7 +197,7 @@ class Replayed(ABC, Generic[T]):
         due_ns = self._due_ns[limit_id]
         while due_ns <= now_ns:
             measured = self.policers.read(limit_id, due_ns)
-            if limiter.at_rest and not measured.arrived_items:
+            if limiter.quiescent and not measured.arrived_items:
                 due_ns = now_ns + interval_ns
                 self.policers.read(limit_id, now_ns)
                 break

@@ -165,7 +165,7 @@ def test_an_idle_fleet_comes_to_rest_with_its_static_shares() -> None:
         rate, depth = fleet.in_force(name)
         assert rate == pytest.approx(1 / 3)
         assert depth == pytest.approx(1 / 3)
-        assert fleet.nodes[name].managed.limiter.at_rest
+        assert fleet.nodes[name].managed.limiter.quiescent
     sent = fleet.network.sent
     fleet.run(5)
     # Heartbeats, and nothing else.

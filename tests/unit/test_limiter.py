@@ -97,14 +97,14 @@ def test_every_update_tells_the_value_of_the_last_tick() -> None:
 
 def test_a_limit_without_demand_becomes_quiescent() -> None:
     fps = limiter()
-    resting = [fps.at_rest]
+    resting = [fps.quiescent]
     for number in range(1, 60):
         arrived = 10_000 if number == 1 else 0
         fps.tick(measurement(arrived, flows={}), number * TICK_NS)
         fps.publish(["b"], number * TICK_NS)
-        resting.append(fps.at_rest)
+        resting.append(fps.quiescent)
     fps.receive("b", update(0, value=3.0), 60 * TICK_NS)
-    resting.append(fps.at_rest)
+    resting.append(fps.quiescent)
     # A second without a byte, then the rounds in which its peers are told.
     busy = 20 + QUIET_ROUNDS - 1
     assert resting == [True] + [False] * busy + [True] * (59 - busy) + [False]
@@ -116,10 +116,10 @@ def test_a_tick_at_rest_changes_nothing(allocator: str) -> None:
     tested.tick(measurement(10_000), TICK_NS)
     ticks = []
     for number in range(2, 400):
-        was_at_rest = tested.at_rest
+        was_quiescent = tested.quiescent
         tick = tested.tick(measurement(0, flows={}), number * TICK_NS)
         tested.publish(["b"], number * TICK_NS)
-        if was_at_rest:
+        if was_quiescent:
             ticks.append(tick)
     assert len(ticks) > 100
     assert {tick.enforcement for tick in ticks} == {ticks[0].enforcement}
