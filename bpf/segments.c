@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Takes down when each TCP segment came in, for the arrival times of messages
+/* Records the time at which each TCP segment came in, for the arrival times of messages
  * (drld/messages/front/stamps.py).
  *
  * A socket filter on a listening socket, which the accepted sockets inherit. The kernel runs it in

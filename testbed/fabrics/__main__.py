@@ -42,8 +42,8 @@ def main(
 ) -> None:
     """Compare fabrics in fleets that only gossip, under virtual time.
 
-    The default is all fabrics with 10, 100, 490 and 1,000 limiters. They take about six hours of a
-    processor, and up to 2 GB of memory. Runs in OUT that still count are kept.
+    The default is all fabrics with 10, 100, 490 and 1,000 limiters. They take about twelve hours of
+    a processor, and up to 2 GB of memory. Runs in OUT that still count are kept.
     """
     # matplotlib takes a second to import.
     from testbed.fabrics.plot import draw

@@ -53,7 +53,7 @@ class Results:
         return math.sqrt(statistics.fmean(v * v for v in values)) if values else None
 
     def mean(self, case: Case, *path: str) -> float | None:
-        """The mean."""
+        """The mean of the values; None: there are none."""
         values = self.values(case, *path)
         return statistics.fmean(values) if values else None
 

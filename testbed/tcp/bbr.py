@@ -48,7 +48,7 @@ class BbrModel(Congestion):
         self._arrived = 0
         """Number of segments that had arrived at the last acknowledgement."""
         self._arrived_ns = 0
-        """Time of that acknowledgement."""
+        """The time of the last acknowledgement, ns."""
         self._sent_when: dict[int, tuple[int, int]] = {}
         """`_arrived` and `_arrived_ns` at the sending of each segment under way."""
         self._kept_from = 0
@@ -66,7 +66,7 @@ class BbrModel(Congestion):
         self._phase: int | None = None
         """Phase of the cycle; None before it."""
         self._cycle_ns = 0
-        """When the phase began."""
+        """The begin of the phase, ns."""
 
     @property
     def rate(self) -> float:

@@ -10,7 +10,7 @@ and one more if the acknowledgement advances and reports no new loss.
 from __future__ import annotations
 
 INITIAL_WINDOW = 10
-"""RFC 6928."""
+"""The first window, segments (RFC 6928)."""
 LEAST_WINDOW = 2
 UNKNOWN = 1 << 30
 """Value of a threshold that was never set."""

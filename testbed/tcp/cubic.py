@@ -51,15 +51,15 @@ class Cubic(Congestion):
     def _reset(self) -> None:
         """bictcp_reset()."""
         self._most = 0
-        """W; 0 before the first loss."""
+        """W, the window before the last loss; 0 before the first loss."""
         self._begin_ns: int | None = None
         """Time of the first growth since the last loss."""
         self._inflection_s = 0.0
-        """K."""
+        """K, the time at which the curve reaches W, s."""
         self._origin = 0
         """The window at K."""
         self._reno = 0
-        """New Reno's window."""
+        """The window of New Reno with the same factor."""
         self._acknowledged = 0
         """Deliveries counted towards the next segment of New Reno's window."""
         self._every = 0

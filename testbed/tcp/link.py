@@ -108,7 +108,7 @@ class _Shaper:
         self._schedule()
 
     def close(self) -> int:
-        """Forget what waits; return how many packets that was."""
+        """Forget the waiting packets; return their number."""
         self._serving = None
         return len(self._waiting)
 

@@ -30,7 +30,7 @@ class Pacer:
         return True
 
     def sent(self, gap_ns: int) -> None:
-        """A segment leaves now."""
+        """Record that a segment leaves now."""
         self._free_ns = max(self._free_ns, self._clock.now_ns) + gap_ns
 
     def close(self) -> None:

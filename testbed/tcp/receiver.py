@@ -90,11 +90,11 @@ class Receiver:
         self._timeout_ns = rtt_ns + max(2 * rtt_ns, MIN_RTO_NS)
         self._most_delay_ns = max(rtt_ns, LEAST_DELAY_NS)
         self._delay_ns = 0
-        """Linux's ATO; 0 until data has come."""
+        """The wait for a second segment (Linux's ATO), ns; 0 until data has come."""
         self._quick = 0
         self._echo = False
         self._last_ns = 0
-        """When the last data in order came."""
+        """The time at which the last data in order came, ns."""
         self._unacknowledged = 0
         self._reading = False
         """Whether the application will read soon."""

@@ -53,11 +53,11 @@ class RetransmissionTimer:
         self.pending = None
 
     def await_timeout(self) -> None:
-        """A whole timeout from now on."""
+        """Set the timer to a whole timeout from now on."""
         self._set(Pending.TIMEOUT, self._rtt.timeout_ns)
 
     def await_late(self, wait_ns: int) -> None:
-        """Wait until segments that are only late must have come."""
+        """Set the timer to the time at which segments that are only late must have come."""
         self._set(Pending.REORDERING, wait_ns + LEAST_TIMEOUT_NS)
 
     def restart(self) -> None:
@@ -72,7 +72,7 @@ class RetransmissionTimer:
     def await_probe(self, advancing: bool) -> None:
         """tcp_schedule_loss_probe(): two round trips, or the timeout if it is sooner.
 
-        `advancing` means that the timeout would start anew.
+        `advancing`: whether the timeout would start again.
         """
         delay_ns = 2 * self._rtt.smoothed_ns
         # One segment alone may wait for a delayed acknowledgement.
@@ -83,7 +83,7 @@ class RetransmissionTimer:
         self._set(Pending.PROBE, delay_ns)
 
     def _left_ns(self) -> int:
-        """tcp_rto_delta_us(): until the timeout of the first segment."""
+        """tcp_rto_delta_us(): the time until the timeout of the first segment, ns."""
         head = self._board.segments[self._board.una]
         return head.sent_ns + self._rtt.timeout_ns - self._clock.now_ns
 

@@ -30,16 +30,16 @@ class RoundTrip:
 
     def __init__(self) -> None:
         self.smoothed_ns = 0
-        """0: no sample yet."""
+        """S, ns; 0 before the first sample."""
         self.minimum_ns = 0
         self.backoff = 0
         """Number of doublings of the timeout."""
         self._deviation_ns = 0
-        """4 D."""
+        """4 D, ns."""
         self._largest_ns = 0
-        """The largest 4 D of this round trip."""
+        """The largest 4 D of this round trip, ns."""
         self._variation_ns = 0
-        """V."""
+        """V, the part of the timeout above S, ns."""
         self._round_ends = 0
         """The segment whose acknowledgement ends this round trip."""
 

@@ -29,7 +29,7 @@ class Segment:
     def __init__(self, number: int, now_ns: int) -> None:
         self.number = number
         self.sent_ns = now_ns
-        """When the segment was last sent."""
+        """The time at which the segment was last sent, ns."""
         self.sacked = False
         self.lost = False
         self.resent = False
@@ -72,7 +72,7 @@ class Scoreboard:
         self.advanced = False
         """Whether a newer segment than all before was acknowledged since `detect`."""
         self.least_rtt_ns = 0
-        """The least round trip."""
+        """The least round trip ever seen, ns."""
         self._by_time: dict[int, Segment] = {}
         """Segments that may be found lost, in the order of their last sending."""
         self._holes: list[int] = []
@@ -98,14 +98,14 @@ class Scoreboard:
         return self._delivered_number
 
     def send_new(self, now_ns: int) -> int:
-        """Note that the next segment is sent; return its number."""
+        """Record that the next segment is sent; return its number."""
         number = self.next_
         self.segments[number] = self._by_time[number] = Segment(number, now_ns)
         self.next_ = number + 1
         return number
 
     def send_again(self, segment: Segment, now_ns: int) -> None:
-        """Note that a segment is sent again."""
+        """Record that a segment is sent again."""
         if not segment.resent:
             segment.resent = True
             self.resent += 1
@@ -125,7 +125,7 @@ class Scoreboard:
         return None
 
     def sack(self, segment: Segment, now_ns: int) -> None:
-        """A segment was acknowledged selectively."""
+        """Record that a segment was acknowledged selectively."""
         self._clear(segment)
         segment.sacked = True
         self.sacked += 1

@@ -21,7 +21,7 @@ from testbed.netns import run
 
 from .attached import WAYS, take_off_tcx
 from .daemon_host import DaemonHost, Daemons
-from .remote import RemoteNfqueueDatapath
+from .remote import RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import Topology, remove_stale
 
 
@@ -116,3 +116,17 @@ def daemons(topology: Topology, tmp_path: Path, datapath: str) -> Iterator[Daemo
     yield make
     for daemon in made:
         daemon.close()
+
+
+@pytest.fixture
+def kernel_start(topology: Topology, way: str) -> Iterator[Callable[..., RemoteKernelDatapath]]:
+    """Starts a process with a datapath that attaches this way; all of them end with the test."""
+    processes: list[RemoteKernelDatapath] = []
+
+    def start(limiter: str = "lim1") -> RemoteKernelDatapath:
+        processes.append(RemoteKernelDatapath(topology.names["limiter"], limiter, way))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
