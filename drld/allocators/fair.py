@@ -3,7 +3,7 @@
 The fleet has one level f, the rate that no flow may exceed while others want more. Every limiter
 computes the level from its own flows and from one number of its peers. It tells its peers its
 weight: the number of flows at the level that its traffic is worth. L is the limit, W the sum of the
-peers' weights, and d the rate that a flow wants:
+peers' weights, and d the rate that a flow wants (drld.allocators.fair_wants):
 
     sum over the own flows of min(d, f) + W f = L              (drld.allocators.water_level)
     w = sum over the own flows of min(d, f) / f                the weight
@@ -15,20 +15,10 @@ each sampled flow has a bucket that is filled at the level (drld.allocators.fair
 bucket has the local limit as its fill rate, as far as the limiter's account pays for it
 (drld.allocators.fair_bucket).
 
-The rate that a flow wants
-
-- A flow whose packets were refused or marked lately wants all it can get, if it sends at least
-  `WHOLE` of the level. TCP swings between half and one and a half of its share. If such a flow
-  counted as its present rate, it would be given that rate, and less each time.
-- A flow that began in the last interval wants twice what it sent, since it was seen for half of
-  the interval on average.
-- Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
-
-Flows outside the sample count like as many sampled ones as carry their bytes. Together, the flows
-want at most what the arrivals of the last tenth of a second can use (`reach`). Without this bound,
-averages would still count short flows that have ended. If it binds, it takes the place of the sum
-in the equation for f: the level rises, and w is as much less. At the level of the sum, w would be
-worth a larger local limit than the bound.
+Together, the flows want at most what the arrivals of the last tenth of a second can use (`reach`).
+Without this bound, averages would still count short flows that have ended. If it binds, it takes
+the place of the sum in the equation for f: the level rises, and w is as much less. At the level of
+the sum, w would be worth a larger local limit than the bound.
 
 A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
@@ -44,18 +34,13 @@ from typing import Annotated
 
 from drld.allocators.base import Allocation, Allocator, InForce, require
 from drld.allocators.fair_bucket import FairBucket
-from drld.allocators.fair_flows import CROWD_COPIES, crowd_drop_probability, flow_buckets
-from drld.allocators.water_level import water_level
+from drld.allocators.fair_flows import crowd_drop_probability, flow_buckets
+from drld.allocators.fair_wants import Wants
 from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 
 AWAKE_NS = NS_PER_S // 4
 """Time after which recent arrivals bound the weight of a limiter that was idle. Slow start is over
 then: six doublings at a round trip of 40 ms."""
-HOLD_NS = NS_PER_S // 2
-"""Time for which a refused packet shows that its flow wants more: several round trips, since few
-flows lose a packet in each."""
-WHOLE = 0.25
-"""Part of the level above which a refused flow wants all it can get: half of TCP's lowest swing."""
 RECENT_NS = NS_PER_S // 10
 """Time constant of the recent arrival rate."""
 REACH_ITEMS = 2
@@ -109,67 +94,52 @@ class Fair(Allocator):
         if limit.rate <= 0:
             return Allocation(0.0, Enforcement(fill_rate=0, depth=0), 0.0)
         self._awake_ns = 0 if demand.idle else self._awake_ns + interval_ns
-        wants, unlimited, copies = self._wants(demand, limit, interval_ns)
-        refill = 0.0 if unlimited else self._bucket.wanted_rate
-        if refill:
-            if wants and self._level:
-                refill = min(refill, self.parameters.headroom * self._level)
-            wants.append(refill / copies)
+        level = limit.rate if self._level is None else self._level
+        wants = Wants(demand, level, self.parameters.headroom, interval_ns)
+        refill = self._refill(wants)
         # g is the limiter's weight, g f its own level: sum min(d, g f) + (W / g) g f = L.
         others = view.remote / limit.weight
-        level = water_level(limit.rate / copies, wants, unlimited + others / copies)
-        wanted = copies * (unlimited * level + sum(min(want, level) for want in wants))
+        level = wants.level(limit.rate, others)
+        wanted = wants.used(level)
         used = min(wanted, self._reach(demand, limit.item, interval_ns) + refill)
         if used < wanted:
             level = min((limit.rate - used) / others, limit.rate) if others else limit.rate
         self._level = level
         weight = limit.weight * used / level
-        bucket = self._bucket
-        depth = round(bucket.settle(weight, demand, view, limit, interval_ns))
+        depth = round(self._bucket.settle(weight, demand, view, limit, interval_ns))
+        enforcement = self._enforcement(wants, demand, depth, limit.item)
+        return Allocation(weight, enforcement, self._bucket.fill_rate)
+
+    def _refill(self, wants: Wants) -> float:
+        """Add what the bucket and the account want to the wants; return it, bytes/s."""
+        refill = 0.0 if wants.unlimited else self._bucket.wanted_rate
+        if refill:
+            if wants.rates and self._level:
+                refill = min(refill, self.parameters.headroom * self._level)
+            wants.add(refill)
+        return refill
+
+    def _enforcement(self, wants: Wants, demand: Demand, depth: int, item: int) -> Enforcement:
+        """The limit's bucket, and what polices single flows if there are several."""
+        fill_rate = self._bucket.fill_rate
         flow_rate = flow_depth = reserve = 0
         drop_probability = 0.0
         if demand.flows > 1 or demand.rest:
             # The fill rate in force may be below the local limit.
-            level = water_level(max(bucket.fill_rate, 1.0) / copies, wants, unlimited)
-            flow_rate, flow_depth, reserve = flow_buckets(depth, level, demand, copies, limit.item)
-            if copies > CROWD_COPIES:
+            level = wants.level(max(fill_rate, 1.0))
+            flow_rate, flow_depth, reserve = flow_buckets(depth, level, demand, wants.crowd, item)
+            if wants.crowd:
                 drop_probability = crowd_drop_probability(
-                    demand, flow_rate, self._recent, bucket.fill_rate
+                    demand, flow_rate, self._recent, fill_rate
                 )
-        enforcement = Enforcement(
+        return Enforcement(
             drop_probability=drop_probability,
-            fill_rate=round(bucket.fill_rate),
+            fill_rate=round(fill_rate),
             depth=depth,
             flow_rate=flow_rate,
             flow_depth=flow_depth,
             reserve=reserve,
         )
-        return Allocation(weight, enforcement, bucket.fill_rate)
-
-    def _wants(
-        self, demand: Demand, limit: InForce, interval_ns: int
-    ) -> tuple[list[float], int, float]:
-        """Wanted rates, tokens/s; number of flows that want all; flows per sampled flow."""
-        level = limit.rate if self._level is None else self._level
-        more = 1 + self.parameters.headroom
-        hold_ns = max(HOLD_NS, interval_ns)
-        wants: list[float] = []
-        unlimited = 0
-        sampled = sum(flow.fast for flow in demand.sample)
-        copies = 1 + demand.rest / sampled if sampled else 1.0
-        crowd = copies > CROWD_COPIES
-        for flow in demand.sample:
-            if not crowd and flow.age_ns <= interval_ns:
-                wants.append(2 * flow.last)
-            elif flow.paused:
-                continue
-            elif flow.unhit_ns < hold_ns and flow.fast >= WHOLE * level:
-                unlimited += 1
-            else:
-                wants.append(more * flow.fast)
-        if demand.rest and not sampled:
-            wants.append(more * demand.rest)
-        return wants, unlimited, copies
 
     def _reach(self, demand: Demand, item: int, interval_ns: int) -> float:
         """The largest local limit that the present arrivals can use, tokens/s."""

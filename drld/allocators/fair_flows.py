@@ -50,7 +50,7 @@ LEAST_FLOW_RATE = 64
 
 
 def flow_buckets(
-    depth: int, level: float, demand: Demand, copies: float, item: int
+    depth: int, level: float, demand: Demand, crowd: bool, item: int
 ) -> tuple[int, int, int]:
     """Rate (tokens/s) and depth of each sampled flow's bucket, and the reserve (both in tokens).
 
@@ -58,11 +58,11 @@ def flow_buckets(
         depth: depth of the limit's bucket, tokens.
         level: the rate that no flow may exceed, tokens/s.
         demand: the demand, with its sample.
-        copies: flows per sampled flow.
+        crowd: whether the flows are a crowd.
         item: typical item of the limit's unit, tokens.
     """
     reserve = RESERVE * depth
-    if copies > CROWD_COPIES:
+    if crowd:
         rates = sorted(flow.fast for flow in demand.sample)
         level = CROWD * max(level, rates[len(rates) * 9 // 10])
         reserve = min(reserve, CROWD_RESERVE * item)
