@@ -7,46 +7,48 @@ message rate and the largest backlog of the last 10 s (`drld.estimate.history`):
 
 The paper's adaptor is one process, which waits for the reports of all brokers. Here each limiter
 computes its own part from two gossiped sums. Sums that are old divide more than there is: with
-values that jump, y_l / (sum as believed) added up to 3.63. Hence the *least-told rule*:
+values that jump, y_l / (sum as believed) added up to 3.63. So there is the *least-told rule*:
 
-    A limiter's share is the least value that it told in the last D, over a sum of that value and
-    of those that it believes its peers to have now.
+    A limiter's share is the least value that it told in the last D, over the sum of that value and
+    the values that it believes of its peers now.
 
-**Theorem.** If all that is believed of a limiter is something it told at most D ago, the shares sum
-to at most 1 at every moment. *Proof.* Let m_l be the least that l told in the last D. The numerator
+**Theorem.** If each believed value was told at most D ago, the shares sum to at most 1 at every
+moment. *Proof.* Let m_l be the least that l told in the last D. The numerator
 at l is m_l. Its denominator is at least the sum of all m. So the shares sum to at most 1. ∎
 
 No limiter waits for another, and any number of values may change at once. D is the longest age of a
 value that counts (`Membership.forgotten_ns`) and an interval, so lost updates do no harm. A peer
 that is not connected has its static share taken out of the limit (drld.limiter). Shrinking buckets
-lose tokens and growing ones get none. So what the fleet lets through conforms to (r, b) at every
+lose tokens and growing ones get none. So the messages of the fleet conform to (r, b) at every
 moment.
 
-What is told is a *claim*: the rate or backlog less a floor, `floor` of the static share. All know
-the floors, so a limit without traffic has nothing to tell. With L the whole rate or depth, C the
-part in force, c_l this limiter's static share, and E = m_l + the claims of the others:
+A limiter tells a *claim*: its rate or backlog less a floor, the part `floor` of its static share.
+All limiters know the floors, so a limit without traffic has nothing to tell. With L the whole rate
+or depth, C the part in force, c_l this limiter's static share, and E = m_l + the claims of the
+others:
 
     u   = max(floor L, L / 1.1 - E)
     C_l = c_l u / (u + E) + C m_l / (u + E)
 
-Both terms fall in E, and at E = sum of all m the C_l sum to C: the theorem holds for them. Where
-limiters know of different peers, E differs between the static shares of which C consists. The first
-term is of this limiter's own share, and the second a mean over shares: so it holds there, too.
+Both terms fall in E, and at E = sum of all m the C_l sum to C: the theorem holds for them. If
+limiters know different peers, E differs between the static shares of which C consists. The first
+term has the E of this limiter's own share, and the second a mean over the shares. So the theorem
+holds there, too.
 
 Deviations, and why:
 
-- Where the fleet claims less than the L / 1.1 for which an envelope is profiled, the rest is
-  divided as the static shares. So each limiter has 1.1 times its rate and its share of what nobody
-  needs. The paper's rule would give all of it to the few messages of the last seconds, and the next
-  messages elsewhere would wait. Above that, as in a profiled topic, the rule is the paper's.
-- A claim that was not told for D takes from others and does not yet give. So a limiter claims at
-  once only what its part lacks of 1.05 times the measured value, and raises the claim by `GROWTH`
-  of its static share in D for the rest. Otherwise a topic that starts at all brokers at once would
-  have no part of its rate for D.
+- If the fleet claims less than the L / 1.1 for which an envelope is profiled, the rest is divided
+  as the static shares. So each limiter has 1.1 times its rate and its share of the unclaimed rest.
+  The paper's rule would give the rest to the few messages of the last seconds, and the next
+  messages elsewhere would wait. Above L / 1.1, as in a profiled topic, the rule is the paper's.
+- A claim that is younger than D takes from peers and gives its limiter nothing yet. So a limiter
+  claims at once only the part that it lacks of 1.05 times the measured value. For the rest it
+  raises the claim by `GROWTH` of its static share in D. Otherwise a topic that starts at all
+  brokers at once would have no part of its rate for D.
 - A limiter at which messages have waited throughout the window is *saturated*. Its `hold` may be
-  full, so that its arrivals are what its part lets out, and such a part would shrink. So it claims
-  all that the others leave of L / 1.1, and at least its static share of it. So it takes
-  nothing from limiters that claim no more than theirs.
+  full. Then its arrivals are as many as its part lets out, and that part would shrink. So it claims
+  all that its peers leave of L / 1.1, and at least its static share. It takes nothing from limiters
+  that claim no more than their static shares.
 - A bucket is at least one item deep, or no message would ever pass: each limiter keeps a part of
   its static depth that has one item where the static share is smallest.
 
@@ -67,14 +69,14 @@ from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 PROFILE = 1.1
 """Rate of an envelope over that of its messages (2021, section VI)."""
 NEED = 1.05
-"""What a limiter's part should be of the measured value, or it claims the rest at once."""
+"""Part of the measured value that a limiter should have; it claims the missing rest at once."""
 GROWTH = 0.04
-"""Part of the static share by which a claim that is not needed may grow in D: with `PROFILE`, the
-others have what they need meanwhile."""
+"""Part of the static share by which a claim that is not needed may grow in D. With `PROFILE`, peers
+have the rate that they need meanwhile."""
 
 
 _NOTHING = GlobalView(0.0, frozenset(), None)
-"""What a fabric knows that carries no second quantity: the depth stays as the static shares."""
+"""The view of a fabric without a second quantity: the depth stays as the static shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Adaptive(Allocator):
 
     @property
     def settled(self) -> bool:
-        """See `Allocator`: nothing came in the window."""
+        """See `Allocator`: whether nothing came in the window."""
         return self._history.silent
 
     def allocate(
@@ -147,7 +149,7 @@ class Adaptive(Allocator):
         self._saturated_ns = self._saturated_ns + interval_ns if demand.saturated else 0
         rates = _Divided(limit.rate, limit.static_rate, limit.whole_rate)
         depths = _Divided(limit.burst, limit.static_burst, limit.whole_burst)
-        # A limiter can use no more than the limit, whatever arrives before `hold` is full.
+        # A limiter can use no more than the limit, even if more arrives until `hold` is full.
         rate, claim = self._part(min(history.rate, limit.whole_rate), view, rates)
         depth, second = self._part(history.backlog, view.second or _NOTHING, depths)
         # All limiters keep the same part of their static depths.
@@ -161,7 +163,7 @@ class Adaptive(Allocator):
 
         Args:
             measured: the rate or backlog of the window.
-            view: what is known of this quantity.
+            view: this limiter's knowledge of the quantity.
             of: the rate or depth.
         """
         floor = self.parameters.floor

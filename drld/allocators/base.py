@@ -16,14 +16,15 @@ from drld.record import record
 from drld.units import BYTES
 
 MAX_DRAIN = 2.0**53
-"""Tokens/s: empties the deepest bucket in a microsecond, and fits the integers of a datapath."""
+"""Fastest drain, tokens/s: it empties the deepest bucket in a microsecond, and fits the datapath's
+integers."""
 INITIAL_WINDOW_ITEMS = 12
 """Smallest depth at which a flow can begin: its SYN and initial window (RFC 6928)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoParameters:
-    """For allocators that have none."""
+    """The parameters of an allocator without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class Allocator(ABC):
 def bucket(rate: float, burst: float, floor: int = 0) -> Enforcement:
     """A token bucket of `rate` tokens/s (signed) and `burst` tokens, at least `floor` deep.
 
-    It drains no faster than `MAX_DRAIN`: what others want may be any number. A burst above 0 is at
-    least one token deep: a full bucket passes an item of any size, but one of no depth passes none.
+    It drains no faster than `MAX_DRAIN`, since the demand of peers may be any number. A burst above
+    0 is at least one token deep: a full bucket passes a packet of any size, one of no depth none.
     """
     depth = max(round(burst), floor, 1 if burst > 0 else 0)
     return Enforcement(fill_rate=round(max(rate, -MAX_DRAIN)), depth=depth)

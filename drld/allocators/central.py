@@ -1,7 +1,7 @@
 """Central token bucket (CTB): the reference that the others are measured against.
 
-Paper, section 4.3: one limiter, all flows, one bucket filled at the global limit. It is a fleet
-of one: it shares its demand like GTB does, and takes no notice of anybody.
+Paper, section 4.3: one limiter, all flows, one bucket filled at the global limit. It is a fleet of
+one: it tells its demand as GTB does, and ignores its peers.
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ class Wants:
     __slots__ = ("copies", "rates", "unlimited")
 
     def __init__(self, demand: Demand, level: float, headroom: float, interval_ns: int) -> None:
-        """`level`: that of the interval before, bytes/s; `headroom`: a parameter of `fair`."""
+        """`level`: that of the interval before, tokens/s; `headroom`: a parameter of `fair`."""
         rates: list[float] = []
         self.rates = rates
-        """Rate that each sampled flow wants, but for the unlimited ones, bytes/s."""
+        """Rate that each sampled flow wants, but for the unlimited ones, tokens/s."""
         self.unlimited = 0
         """Number of sampled flows that want all they can get."""
         sampled = sum(flow.fast for flow in demand.sample)
@@ -58,15 +58,15 @@ class Wants:
         return self.copies > CROWD_COPIES
 
     def add(self, rate: float) -> None:
-        """Add something that wants tokens beside the flows, bytes/s."""
+        """Add something that wants tokens beside the flows, tokens/s."""
         self.rates.append(rate / self.copies)
 
     def level(self, capacity: float, others: float = 0.0) -> float:
-        """Level at which these and `others` unlimited flows share a capacity, both bytes/s."""
+        """Level at which these and `others` unlimited flows share a capacity, both tokens/s."""
         return water_level(
             capacity / self.copies, self.rates, self.unlimited + others / self.copies
         )
 
     def used(self, level: float) -> float:
-        """Rate of all flows together if none exceeds the level, bytes/s."""
+        """Rate of all flows together if none exceeds the level, tokens/s."""
         return self.copies * (self.unlimited * level + sum(min(rate, level) for rate in self.rates))

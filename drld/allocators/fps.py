@@ -35,9 +35,9 @@ Differences from figure 2 (`fps-paper` is figure 2 as printed; docs/allocators.m
    the oscillation between the regimes, but it delays falling, which is safe, as much as rising.
 6. Unsaturated weights stay between `min_weight` and the flow count. If no limiter is saturated,
    line 9 only relates the weights to each other. They would fall to 0 or grow without bound.
-7. The weight told is at most that of `reach` times the arrivals of the last tenth of a second.
+7. A limiter tells at most the weight of `reach` times the arrivals of the last tenth of a second.
    Demand of short flows (web requests) halves within that time, and filters remember it for a
-   second. The limiter keeps its own weight, so a pause of TCP costs a tick or two.
+   second. The limiter itself keeps its weight, so a pause of TCP costs a tick or two.
 
 Depth. It falls with the square root of the larger of local limit and static share, over L: flows
 that share a bucket do not all lose at once (Appenzeller et al., "Sizing router buffers", SIGCOMM
@@ -83,7 +83,8 @@ _LONGEST_RISE_S = 10.0
 """Longest interval in which the weight rises: the longest that a configuration may ask for. A
 daemon that was stopped for minutes has seen nothing meanwhile, and the power would overflow."""
 _GUARD_MARGIN = 0.1
-"""Of random drop; with 0.05 flows need 0.2 s longer to take what has become free."""
+"""Part by which the guard of random drop fills faster than the local limit. With 0.05, flows need
+0.2 s longer to take a share that has become free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class FlowProportionalShare(Allocator):
         self._weight = self._next_weight(demand, view, limit, interval_ns)
         weight = min(self._weight, self._usable(demand, view, limit, interval_ns))
         total = weight + view.remote
-        # Where nobody wants anything, all begin at their static share.
+        # While no limiter has a demand, each begins at its static share.
         local_limit = limit.rate * weight / total if total else limit.static_rate
         self._local_limit = local_limit
         return Allocation(weight, self._enforce(demand, local_limit, limit), local_limit)
@@ -165,7 +166,7 @@ class FlowProportionalShare(Allocator):
         self._since_evidence_ns = 0 if evidence else self._since_evidence_ns + interval_ns
         wanted = (1 + self.parameters.headroom) * demand.rate
         if self._starting or view.remote == 0:
-            # Where there is no remote weight line 9 would say zero, and no share depends on it.
+            # Without a remote weight, line 9 gives zero, and no share depends on this weight.
             weight = self._flow_count(demand)
         elif self._since_evidence_ns < self.parameters.hold_s * NS_PER_S or wanted >= limit.rate:
             ceiling = self._weight
@@ -178,7 +179,7 @@ class FlowProportionalShare(Allocator):
         return max(weight, self.parameters.min_weight)
 
     def _usable(self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int) -> float:
-        """The largest weight that is of use to what arrives at present."""
+        """The largest weight that the present arrivals can use, flows."""
         reach = self._reach(demand, interval_ns)
         if not demand.long_rate:
             return self.parameters.min_weight
@@ -187,7 +188,7 @@ class FlowProportionalShare(Allocator):
         return max(reach * view.remote / (limit.rate - reach), self.parameters.min_weight)
 
     def _reach(self, demand: Demand, interval_ns: int) -> float:
-        """The largest local limit that is of use to what arrives at present, tokens/s."""
+        """The largest local limit that the present arrivals can use, tokens/s."""
         if demand.idle:
             self._recent.restart()
         return self.parameters.reach * self._recent.update(demand.instant_rate, interval_ns)
@@ -203,7 +204,7 @@ class FlowProportionalShare(Allocator):
         return demand.long_rate / demand.flow_rate if demand.flow_rate else self._weight
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
-        # A static share of zero makes the limit in force zero while no peer is heard.
+        # If the static share is zero, so is the limit in force while no peer is connected.
         part = max(local_limit, limit.static_rate) / limit.rate if limit.rate else 0.0
         initial = self.parameters.depth_packets * limit.item
         polices = bucket(local_limit, limit.burst * math.sqrt(part), initial)
@@ -214,13 +215,13 @@ class FlowProportionalShareRandomDrop(FlowProportionalShare):
     """Drop the excess over the local limit at random; the bucket is its guard."""
 
     def _reach(self, demand: Demand, interval_ns: int) -> float:
-        # What arrives swings with the drops here, and so would a limit that followed it.
+        # Arrivals swing with the drops here. A limit that followed them would swing, too.
         return math.inf
 
     def _enforce(self, demand: Demand, local_limit: float, limit: InForce) -> Enforcement:
         rate = leading(demand, LEAD)
         if self._starting:
-            # The average has yet to gather the speed at which slow start doubles.
+            # The average does not follow slow start, which doubles in each round trip.
             rate = max(rate, demand.instant_rate)
         polices = super()._enforce(demand, local_limit, limit)
         return guarded(excess_ratio(rate, local_limit), polices, _GUARD_MARGIN)

@@ -6,18 +6,18 @@ limit L in the last interval:
     D = r_i + sum over j != i of r_j
     p = (D - L) / D  where D > L, else 0
 
-so what passes here is l_i = L * r_i / D: this limiter's part of what a central bucket would pass.
+so l_i = L * r_i / D passes here: this limiter's part of the bytes that a central bucket passes.
 
-Two parameters bound what passes while p is wrong (drld.allocators.random_drop): `lead`, which the
-demand that is told to the others has as well, and `guard`. The paper has neither, and without them
-(`lead = 0`, `guard = false`) this is the paper's GRD. With the static share s_i the guard is
+Two parameters bound the bytes that pass while p is wrong (drld.allocators.random_drop): `lead`,
+which peers see in the demand as well, and `guard`. The paper has neither, and without them (`lead =
+0`, `guard = false`) this is the paper's GRD. With the static share s_i the guard is
 
     part      = max(r_i / D, s_i)
     fill_rate = 1.05 * L * part
     depth     = burst * sqrt(part), at least an initial window
 
-Invariant: part <= 1, and over a fleet that agrees on D the parts sum to 2 at most, so that whatever
-p is, however old, no more than 2.1 L passes; 1.05 L where demands are as the static shares.
+Invariants: part <= 1. If a fleet agrees on D, the parts sum to at most 2. So at most 2.1 L passes,
+however old p is, and 1.05 L if demands are in proportion to the static shares.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class GrdParameters:
     """
 
     lead: Annotated[float, "from 0 to 1"] = LEAD
-    """Part of the demand that is the last interval's, unfiltered: it damps swings under TCP."""
+    """Weight of the last interval's rate in the demand: it damps swings under TCP."""
     guard: bool = True
-    """Whether a bucket at 1.05 of this limiter's part of the demand bounds what passes."""
+    """Whether a bucket, filled at 1.05 of this limiter's part, bounds the bytes that pass."""
 
     def __post_init__(self) -> None:
         require(self, "lead", 0 <= self.lead <= 1)

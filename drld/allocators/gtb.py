@@ -7,11 +7,11 @@ the other limiters are expected to forward, their reported demand r_j, until the
     depth     = the whole depth
 
 Local packets take their tokens as they come. Invariant: tokens stay within [0, depth], so stale
-news drains at most the depth. Demand is what arrives, not what passes: a limiter whose
-peers' demand alone exceeds L gets nothing, and where that is so of all, and traffic does not
-respond to drops, nobody does. The paper finds (sections 3.2 and 5.1), and our figures show, that
-the split is unfair with anything but the shortest interval and no filter. It is here as the paper's
-baseline; docs/conservative-rule.md has what it is not for.
+news drains at most the depth. Demand is what arrives, not what passes. So a limiter gets nothing
+while the demand of its peers alone exceeds L. If that holds at all limiters, and traffic does not
+respond to drops, the fleet forwards nothing. The paper finds (sections 3.2 and 5.1), and our
+figures show, that the split is fair only with the shortest interval and without a filter. It is
+here as the paper's baseline; docs/conservative-rule.md has its failures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drld.model import Demand, GlobalView
 
 
 class GlobalTokenBucket(Allocator):
-    """Fill at the limit less the others' demand."""
+    """Fill at the limit less the demand of the peers."""
 
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int

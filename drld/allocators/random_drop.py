@@ -1,4 +1,4 @@
-"""Random drop, and what keeps it to its limit: for GRD and for FPS with random drop.
+"""Random drop with a lead and a guard: for GRD and for FPS with random drop.
 
 A limiter that may forward l of the r that it is offered drops each packet with the probability
 
@@ -12,7 +12,7 @@ congestion avoidance, at some 7 rad/s, where the loop's gain is still 1. The for
 by a fifth of the limit with ten flows. Lead damps such a loop: evidence of change passes the filter
 in part. The mean stays, so the aggregate does.
 
-    r = (1 - lead) * filtered + lead * that of the last interval
+    r = (1 - lead) * filtered rate + lead * rate of the last interval
 
 Guard. A bucket beside p, filled by a margin faster than l. So p decides, and traffic that p has
 brought down to l rarely finds the bucket empty. A dead limiter's datapath keeps its last p, which
@@ -27,11 +27,11 @@ from dataclasses import replace
 from drld.model import Demand, Enforcement
 
 LEAD = 0.2
-"""Part of the demand that is the last interval's."""
+"""Weight of the last interval's rate in the demand."""
 
 
 def leading(demand: Demand, lead: float) -> float:
-    """The demand that counts, tokens/s."""
+    """The demand with this lead, tokens/s."""
     return demand.rate + lead * (demand.instant_rate - demand.rate)
 
 
@@ -41,6 +41,6 @@ def excess_ratio(demand: float, limit: float) -> float:
 
 
 def guarded(drop_probability: float, polices: Enforcement, margin: float) -> Enforcement:
-    """Drop at random, and let a bucket bound what passes: `polices`, filled so much faster."""
+    """Drop at random; the bucket `polices`, filled faster by `margin`, bounds what passes."""
     fill_rate = round((1 + margin) * polices.fill_rate)
     return replace(polices, drop_probability=drop_probability, fill_rate=fill_rate)

@@ -1,8 +1,8 @@
 """Static split: each limiter polices its configured share of rate and depth.
 
 Paper, section 5.7 and figure 9(a): the base case, which cannot lend an idle limiter's share to a
-busy one. The shares sum to one, so the fleet never forwards more than the limit, whatever is
-heard of the others.
+busy one. The shares sum to one, so the fleet never forwards more than the limit, whatever its
+limiters know of each other.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Connection(Stream):
             self._path.back.send(SYN_BYTES, self._accepted, None)
 
     def _accepted(self, _: object) -> None:
-        """The SYN is acknowledged: begin."""
+        """Begin to send: the SYN is acknowledged."""
         if not self._open or self.sender is not None:
             return
         assert self.syn_ns is not None

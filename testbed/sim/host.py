@@ -35,7 +35,7 @@ class Host:
         self.name = spec.name
         self.alive = True
         self.arrived = 0
-        """IP bytes that arrived; `forwarded`: IP bytes that passed."""
+        """IP bytes that arrived; `forwarded`: those that passed."""
         self.forwarded = 0
         self.watch: Callable[[Host, Tick], None] | None = None
         """Called for every tick of the limit."""
@@ -51,7 +51,7 @@ class Host:
         """Number of the daemon's life: events of an earlier life are ignored."""
 
     def planes(self) -> list[Plane]:
-        """What a life of the daemon has its limits and messages from."""
+        """The planes of a life of the daemon: packets alone."""
         return [packets(self.datapath)]
 
     def start(self, began_ns: int) -> None:

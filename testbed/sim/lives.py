@@ -20,9 +20,9 @@ class Sealed(Generic[T]):
 
     sender: int
     receiver: int | None
-    """The receiver's life that the sender has met; None: none."""
+    """The receiver's life that the sender has met; None: it has met none."""
     content: T | None = None
-    """None: the datagram only identifies its sender."""
+    """The message; None: the datagram only identifies its sender."""
     answer: bool = False
 
 
@@ -31,7 +31,7 @@ class Opened(Generic[T]):
     """The outcome of a datagram."""
 
     met: int | None = None
-    """The peer's new life; None: there is none."""
+    """The peer's life that the datagram shows, if it is new; else None."""
     content: T | None = None
     answer: Sealed[T] | None = None
 

@@ -45,7 +45,7 @@ class Mailbox:
         self._network = network
         self._lives: Lives[Content] = Lives()
         self._peers: Collection[str] | None = None
-        """None: all limiters of the network."""
+        """The limiters whose messages it takes; None: all of the network."""
         self.sent = 0
         self.received = 0
         self.rejected: Counter[str] = Counter()
@@ -53,10 +53,10 @@ class Mailbox:
         self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0
-        """Bytes of IP packets."""
+        """Bytes of the sent IP packets."""
 
     def restart(self) -> None:
-        """Another life of the daemon begins."""
+        """Begin another life of the daemon."""
         self._lives.restart()
 
     @property

@@ -28,11 +28,11 @@ class Conditions:
     """The treatment of datagrams; the same on every path."""
 
     delay_ns: int = 20 * MS
-    """One way."""
+    """One-way delay, ns."""
     jitter_ns: int = 0
-    """Largest uniform extra delay; more than the spacing of datagrams reorders them."""
+    """Largest uniform extra delay, ns; more than the spacing of datagrams reorders them."""
     loss: float = 0.0
-    """Probability, independent for each datagram."""
+    """Probability that a datagram is lost, independent for each."""
     duplicate: float = 0.0
     """Probability that a second copy follows, with a fate of its own."""
 

@@ -30,7 +30,7 @@ _ABOVE, _BELOW = 1.5, 0.5
 _RENO_PACKETS = 18
 """A queue of P**2 / 18 packets lets a New Reno flow with P packets in flight fill the rate."""
 _LEAST = 1e-6
-"""Bytes; less is an error of rounding."""
+"""Least bytes of a queue that is not empty; less is an error of rounding."""
 
 
 class PhantomQueue:
@@ -43,7 +43,7 @@ class PhantomQueue:
         self.filling = 0.0
         """The part of `occupied` that stands for no packet."""
         self.arrived = 0
-        """Accepted since the window began; `drained`: left since then."""
+        """Bytes that the queue has accepted in the window; `drained`: those that left it."""
         self.drained = 0.0
 
     def control(self, capacity: float) -> None:

@@ -77,7 +77,7 @@ class Simulation:
 
     def __init__(self, experiment: Experiment, allocator: str, repetition: int) -> None:
         refuse(experiment)
-        # As in the testbed: the same start times for every allocator, and the same as there.
+        # Start times are the same for every allocator, and the same on the testbed.
         seed = experiment.table.seed * 1000 + repetition
         limiters = run_limiters(experiment, allocator)
         self._in_detail = experiment.table.detail == "limiters"
@@ -126,7 +126,7 @@ class Simulation:
             )
             for web in experiment.web
         ]
-        # After all others, so that experiments without UDP sources draw the same numbers as before.
+        # UDP sources come last, so that an experiment without them draws the same numbers.
         self.udp: list[UdpSender] = []
         for udp in experiment.udp:
             way, new_flow = self._udp_path(udp, noise), self._flows_of(udp)
@@ -166,7 +166,7 @@ class Simulation:
         return Path(there, there, host, phase_ns=0)
 
     def _flows_of(self, source: Group | WebGroup | UdpGroup) -> Callable[[], FlowId]:
-        """Makes the flows of a source; with five-tuples, if the limit asks for addresses."""
+        """Return a function that makes a source's flows: five-tuples if the limit has `flow`."""
         if self._experiment.table.limit.flow is None:
             return self._new_flow
         address = next(self._addresses).to_bytes(4, "big")
@@ -280,7 +280,7 @@ class Simulation:
         )
 
     def _sent(self, port: int, item: Connection) -> dict[str, Any]:
-        """As a sender of the testbed reports a flow."""
+        """The report of a flow, in the form of the testbed's sender."""
         sender = item.sender
         return {
             "id": item.flow.id,

@@ -42,12 +42,12 @@ class _Runs:
         }
 
     def values(self, allocator: str, measure: Measure) -> list[float]:
-        """A measure of each run."""
+        """The value of a measure in each run."""
         return [measure.of(seen) for seen in self.by_allocator[allocator]]
 
     @property
     def any(self) -> Seen | None:
-        """One of the runs."""
+        """One of the runs; None: there is none."""
         return next((seen for runs in self.by_allocator.values() for seen in runs), None)
 
 

@@ -59,7 +59,7 @@ class Bound:
     least: float | None = None
     most: float | None = None
     beside: str | None = None
-    """An allocator: the bounds are for the difference from its value."""
+    """An allocator: the bounds hold for the difference from its value."""
     worst: bool = False
     """Whether the bounds are for the worst run, and not for the median."""
 
@@ -288,7 +288,7 @@ CASES = (
     _trickles(100),
     *(_low_rate(kbit) for kbit in (10, 50, 100)),
     _bursts(100, "15kB", _SLOW),
-    # A single bucket of this depth does not forward all of it, either.
+    # One bucket of this depth does not forward all of this traffic, either.
     _bursts(1000, "auto", [_BYTES, Bound(AGGREGATE, least=-0.02, beside="ctb")]),
     _wake(40, 1.25, keepalive=False),
     _wake(40, 1.25, keepalive=True),
@@ -361,7 +361,7 @@ CASES = (
         for burst in ("75kB", "375kB")
     ),
 )  # fmt: skip
-"""In the order of the table."""
+"""All simulated cases, in the order of the table."""
 
 
 def _on_testbed(case: Case, *, in_quick: bool = False) -> Case:

@@ -120,7 +120,7 @@ class Measure:
     """A measure of a run."""
 
     name: str
-    """The beginning of a statement about it."""
+    """Its name, with which statements begin."""
     of: Callable[[Seen], float]
     ideal: Callable[[Seen], float] | None = None
     """Its value if every flow had its max-min share; None if that is meaningless."""
@@ -128,7 +128,7 @@ class Measure:
 
 
 def _of_rates(name: str, of: OfRates) -> Measure:
-    """A measure of nothing but the flows' rates."""
+    """A measure of the flows' rates alone."""
     return Measure(name, lambda seen: of(seen, seen.rates), lambda seen: of(seen, seen.deserved))
 
 

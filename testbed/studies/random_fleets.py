@@ -32,7 +32,7 @@ FLEETS = 60
 _QUICK = 6
 _ALLOCATORS = ("fair", "ctb")
 _NOISE = 0.05
-"""Difference of two runs with the same traffic that chance explains."""
+"""Largest difference of two runs with the same traffic that chance explains."""
 _SHOWN = 12
 """Worst fleets in the table."""
 _TICK_S, _PACKET_S = 4e-4, 2e-5
@@ -95,7 +95,7 @@ class _Compared:
     theirs: Seen
 
     def behind(self, of: Callable[[Seen], float]) -> float:
-        """By how much `fair` has less than one bucket."""
+        """A measure with one bucket, less its value with `fair`."""
         return of(self.theirs) - of(self.ours)
 
 

@@ -38,7 +38,7 @@ _SETTLED = 1.05
 _HIGHEST = 1.15
 _WINDOW_S = 0.5
 _SECONDS, _CROWD_SECONDS = 6, 10
-"""The measured time."""
+"""The measured time of both experiments, s."""
 _ROUNDS = 48
 """Rounds until a tree of this size is complete (18), and then has all shares in force (26). Long
 rounds take longer than the start of the flows."""
@@ -53,7 +53,7 @@ class Manner(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in its series and in tables."""
+        """Its name in series and tables."""
         return f"{self.fabric}-{self.interval_ms}ms-{self.branching}"
 
     @property
