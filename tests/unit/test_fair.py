@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.allocators.fair import HOLD_NS
 from drld.allocators.fair_bucket import BURST_S, DEPTH_ITEMS, IDLE_S
 from drld.allocators.fair_flows import CROWD_LOSS, CROWD_PASS
+from drld.allocators.fair_wants import HOLD_NS
 from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView
 from drld.node import membership
