@@ -111,7 +111,7 @@ class Fair(Allocator):
         return Allocation(weight, enforcement, self._bucket.fill_rate)
 
     def _refill(self, wants: Wants) -> float:
-        """Add what the bucket and the account want to the wants; return it, bytes/s."""
+        """Add what the bucket and the account want to the wants; return it, tokens/s."""
         refill = 0.0 if wants.unlimited else self._bucket.wanted_rate
         if refill:
             if wants.rates and self._level:
