@@ -11,11 +11,14 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import click
 
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
+_COMPARED = 1000
+"""Limits whose names are compared with a name that the daemon does not know."""
 _SILENT = "the daemon at {} does not answer"
 _UNKNOWN = "; the change may be in force: check with drlctl before you try again"
 _STRANGER = "the process that answers on the socket is not drld"
@@ -50,7 +53,7 @@ class Daemon:
             Refused: the daemon cannot be reached, or refuses.
         """
         with self._asked("GET", path) as response:
-            return _value(response)
+            return self._value(path, response)
 
     def post(self, path: str, body: object = None) -> Any:
         """Post a JSON value, and return the daemon's answer.
@@ -59,7 +62,7 @@ class Daemon:
             Refused: as `get`; its `problems` are those of a configuration that was refused.
         """
         with self._asked("POST", path, json.dumps(body).encode()) as response:
-            return _value(response)
+            return self._value(path, response)
 
     def lines(self, path: str) -> Generator[str, None, None]:
         """Yield the lines of a stream as they come, until the daemon ends it.
@@ -69,12 +72,28 @@ class Daemon:
         """
         with self._asked("GET", path, endless=True) as response:
             if response.status != http.HTTPStatus.OK:
-                _value(response)
+                self._value(path, response)
             rest = b""
             # `readline` would take a lost connection for the end.
             while piece := response.read1():
                 *lines, rest = (rest + piece).split(b"\n")
                 yield from (line.decode() for line in lines)
+
+    def _value(self, path: str, response: http.client.HTTPResponse) -> Any:
+        try:
+            return _value(response)
+        except NotFound as error:
+            raise NotFound(error.message + self._similar(path)) from None
+
+    def _similar(self, path: str) -> str:
+        """The name of a limit that the operator may have meant by the limit of this path."""
+        import difflib
+
+        _, _, limit = path.partition("/v1/limits/")
+        wanted = unquote(limit.partition("/")[0].partition("?")[0])
+        known = [it["name"] for it in self.get(f"/v1/limits?count={_COMPARED}")] if wanted else []
+        close = difflib.get_close_matches(wanted, known, n=1)
+        return f'; did you mean "{close[0]}"?' if close else ""
 
     @contextmanager
     def _asked(

@@ -105,6 +105,12 @@ async def test_refusals(control: Path, tmp_path: Path) -> None:
     )
     said = refused(await drlctl(control, "limit", "remove", "nix"))
     assert said == "drlctl: the daemon refuses: no limit is named 'nix'\n"
+    for verb in (("pause",), ("set", "--rate", "1mbit"), ("show",), ("suggest",)):
+        said = refused(await drlctl(control, "limit", *verb, "custmer a"))
+        assert said == (
+            "drlctl: the daemon refuses: no limit is named 'custmer a'; "
+            'did you mean "customer-a"?\n'
+        )
     said = refused(await drlctl(control, "limit", "add", tmp_path / "none.toml"))
     assert said.endswith("none.toml: No such file or directory\n")
 
