@@ -73,7 +73,7 @@ async def _recreate(scene: Scene, quick: bool) -> Episode:
             return bool(counters["reattached"])
 
         took = await took_s(limited, healed_s, _PATIENCE_S)
-        episode.checks.append(Check("limited again", took, "s", most=_AGAIN_S))
+        episode.checks.append(Check("limited again after", took, "s", most=_AGAIN_S))
     return episode
 
 

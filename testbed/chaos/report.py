@@ -90,16 +90,16 @@ def _records(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
     """A line for each fault, without usual promises that hold; the first line is the header."""
-    yield ["fault", "datapath", *_COLUMNS, "besides"]
+    yield ["fault", "datapath", *_COLUMNS, "further checks"]
     for record in _records(result):
         checks = {check["statement"]: check for check in record["checks"]}
         named = [_cell(checks.pop(name)) if name in checks else "" for name in _COLUMNS]
-        besides = "; ".join(
+        further = "; ".join(
             f"{name} {_cell(check)}"
             for name, check in checks.items()
             if name not in _USUAL or not _holds(check)
         )
-        yield [record["fault"], record["datapath"], *named, besides]
+        yield [record["fault"], record["datapath"], *named, further]
 
 
 def _usual(result: Mapping[str, Any]) -> str:

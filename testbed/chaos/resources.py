@@ -118,7 +118,7 @@ async def _descriptors(scene: Scene, quick: bool) -> Episode:
     again_s = await took_s(reloads, healed_s, _PATIENCE_S)
     return Episode(
         begin_s, healed_s, recover_s=2.0, lines=4 + 4 * round((healed_s - begin_s) / 0.5),
-        checks=[Check("reloads again after", again_s, "s", most=5.0)],
+        checks=[Check("reloads succeed again after", again_s, "s", most=5.0)],
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ SECTIONS = st.sampled_from(["limiter", "gossip", "peer", "limit"])
 
 
 @given(st.dictionaries(SECTIONS | KEYS, VALUES, max_size=4))
-def test_arbitrary_documents(document: dict[str, Any]) -> None:
+def test_any_document_is_read_or_refused_by_its_keys(document: dict[str, Any]) -> None:
     check_document(document)
 
 
@@ -108,7 +108,9 @@ PLACES = places(GOOD)
         max_size=3,
     )
 )
-def test_mutated_good_documents(mutations: list[tuple[tuple[Any, ...], Any, str | None]]) -> None:
+def test_mutated_documents_are_read_or_refused_by_their_keys(
+    mutations: list[tuple[tuple[Any, ...], Any, str | None]],
+) -> None:
     document = copy.deepcopy(GOOD)
     for path, value, new_key in mutations:
         inside: Any = document
@@ -131,7 +133,7 @@ def test_the_document_that_is_mutated_is_good() -> None:
 
 
 @given(st.data())
-def test_mutated_text(data: st.DataObject) -> None:
+def test_mutated_text_is_read_or_refused(data: st.DataObject) -> None:
     text = example()
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
@@ -141,5 +143,5 @@ def test_mutated_text(data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=60))
-def test_arbitrary_text(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     check_text(text)

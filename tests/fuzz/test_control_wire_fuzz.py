@@ -43,7 +43,9 @@ messages = st.one_of(
 
 
 @given(messages, st.integers(0, 3), U32)
-def test_round_trip(message: Hello | Control, key_id: int, number: int) -> None:
+def test_a_message_is_read_as_it_was_written(
+    message: Hello | Control, key_id: int, number: int
+) -> None:
     number = 0 if isinstance(message, Hello) else number
     content = encode_control(message, key_id, number)
     assert decode_control_untrusted(content) == (message, number)
@@ -52,7 +54,7 @@ def test_round_trip(message: Hello | Control, key_id: int, number: int) -> None:
 
 @settings(max_examples=examples(500))
 @given(st.binary(max_size=MAX_CONTROL_SIZE + 1))
-def test_random_bytes(datagram: bytes) -> None:
+def test_random_bytes_are_read_or_refused(datagram: bytes) -> None:
     check(datagram)
 
 
@@ -67,14 +69,16 @@ def test_random_bytes(datagram: bytes) -> None:
         ),
     ),
 )
-def test_random_bytes_behind_a_good_head(kind: int, rest: bytes) -> None:
+def test_random_bytes_behind_a_good_head_are_read_or_refused(kind: int, rest: bytes) -> None:
     head = bytes([VERSION << 4 | kind]) + bytes(HEADER.size - 1)
     check(head + rest + bytes(LONG_TAG_SIZE))
 
 
 @settings(max_examples=examples(500))
 @given(messages, st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4))
-def test_mutated_messages(message: Hello | Control, changes: list[tuple[int, int]]) -> None:
+def test_mutated_messages_are_read_or_refused(
+    message: Hello | Control, changes: list[tuple[int, int]]
+) -> None:
     datagram = bytearray(encode_control(message) + bytes(LONG_TAG_SIZE))
     for index, byte in changes:
         datagram[index % len(datagram)] = byte

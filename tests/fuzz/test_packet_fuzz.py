@@ -60,18 +60,18 @@ def mutated(draw: st.DrawFn) -> bytes:
 @example(JUMBO)
 @example(b"\x45" + bytes(19))
 @example(b"\x60" + bytes(39))
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_parsed_within_bounds(data: bytes) -> None:
     check_packet(data)
 
 
 @given(st.sampled_from([0x45, 0x4F, 0x60, 0x6F]), st.binary(max_size=300))
-def test_any_bytes_with_a_version(first: int, data: bytes) -> None:
+def test_any_bytes_with_a_version_are_parsed_within_bounds(first: int, data: bytes) -> None:
     data = bytes([first]) + data
     check_packet(data)
 
 
 @given(mutated())
-def test_mutated_packets(data: bytes) -> None:
+def test_mutated_packets_are_parsed_within_bounds(data: bytes) -> None:
     check_packet(data)
 
 

@@ -28,12 +28,12 @@ def mutated(target: Target) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.data())
-def test_nearly_valid_inputs(name: str, data: st.DataObject) -> None:
+def test_every_target_holds_for_nearly_valid_inputs(name: str, data: st.DataObject) -> None:
     target = TARGETS[name]
     target.check(data.draw(mutated(target)))
 
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.binary(max_size=100))
-def test_any_bytes(name: str, data: bytes) -> None:
+def test_every_target_holds_for_any_bytes(name: str, data: bytes) -> None:
     TARGETS[name].check(data)

@@ -26,26 +26,30 @@ datagrams = st.sampled_from(DATAGRAMS)
         st.binary(max_size=64), *(st.binary(min_size=size(n), max_size=size(n)) for n in (1, 2))
     )
 )
-def test_random_bytes(datagram: bytes) -> None:
+def test_random_bytes_are_opened_or_refused(datagram: bytes) -> None:
     check(datagram)
 
 
 @settings(max_examples=examples(500))
 @given(datagrams, st.binary(min_size=19, max_size=19))
-def test_random_bytes_behind_a_good_head(datagram: bytes, rest: bytes) -> None:
+def test_random_bytes_behind_a_good_head_are_opened_or_refused(
+    datagram: bytes, rest: bytes
+) -> None:
     check(datagram[:1] + rest)
 
 
 @given(
     datagrams, st.lists(st.binary(min_size=14, max_size=14), min_size=1, max_size=MAX_UPDATES + 1)
 )
-def test_random_bodies_behind_good_heads(datagram: bytes, rests: list[bytes]) -> None:
+def test_random_bodies_behind_good_heads_are_read_or_refused(
+    datagram: bytes, rests: list[bytes]
+) -> None:
     check(b"".join(datagram[:2] + rest for rest in rests) + bytes(4))
 
 
 @settings(max_examples=examples(500))
 @given(datagrams, st.lists(st.tuples(st.integers(0, size(1) - 1), st.integers(0, 255)), max_size=4))
-def test_mutated_updates(good: bytes, changes: list[tuple[int, int]]) -> None:
+def test_mutated_updates_are_read_or_refused(good: bytes, changes: list[tuple[int, int]]) -> None:
     datagram = bytearray(good)
     for index, byte in changes:
         datagram[index] = byte
@@ -59,13 +63,13 @@ def test_mutated_updates(good: bytes, changes: list[tuple[int, int]]) -> None:
 
 
 @given(datagrams, st.integers(0, size(MAX_UPDATES + 2)))
-def test_cut_and_extended_updates(datagram: bytes, length: int) -> None:
+def test_cut_and_extended_updates_are_read_or_refused(datagram: bytes, length: int) -> None:
     bodies, rest = divmod(length - 4, UPDATE_SIZE)
     many = datagram[:UPDATE_SIZE] * (MAX_UPDATES + 3)
     assert check_updates(many[:length], TAG_SIZE) == (rest == 0 and 1 <= bodies <= MAX_UPDATES)
 
 
 @given(st.binary(max_size=64))
-def test_tags_of_random_bytes(datagram: bytes) -> None:
+def test_tags_of_random_bytes_are_refused(datagram: bytes) -> None:
     with pytest.raises(WireError, match="tag"):
         tagger(b"key", "a", "b").check_untrusted(datagram)

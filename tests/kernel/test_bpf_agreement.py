@@ -30,13 +30,13 @@ def agreement() -> Iterator[Agreement]:
     made.close()
 
 
-def test_packets_cut_off_at_every_byte(agreement: Agreement) -> None:
+def test_packets_cut_off_at_every_byte_are_parsed_alike(agreement: Agreement) -> None:
     for packet in packets():
         for end in range(len(packet) + 1):
             agreement.check_packet(packet[:end])
 
 
-def test_frames_cut_off_at_every_byte(agreement: Agreement) -> None:
+def test_frames_cut_off_at_every_byte_are_parsed_alike(agreement: Agreement) -> None:
     """Inside the VLAN tags, too."""
     for tags in range(4):
         data = frame(packets()[1], 0)
@@ -45,7 +45,7 @@ def test_frames_cut_off_at_every_byte(agreement: Agreement) -> None:
             agreement.check(data[:end])
 
 
-def test_every_byte_of_a_packet_changed(agreement: Agreement) -> None:
+def test_packets_with_any_byte_changed_are_parsed_alike(agreement: Agreement) -> None:
     for packet in packets():
         for place in range(min(len(packet), 72)):
             for value in (0, 0xFF, packet[place] ^ 1, packet[place] ^ 0x80):
@@ -66,18 +66,18 @@ def test_the_seeds_of_the_fuzzer_are_sound() -> None:
         assert check(seed)
 
 
-def test_random_frames(agreement: Agreement) -> None:
+def test_random_frames_are_parsed_alike(agreement: Agreement) -> None:
     rng = Random(7)
     sound = sum(agreement.check(random_frame(rng), rng.choice(MARKS)) for _ in range(FRAMES))
     assert FRAMES / 3 < sound < FRAMES
 
 
 @given(rng=st.randoms(use_true_random=False), mark=st.sampled_from(MARKS))
-def test_any_frames(agreement: Agreement, rng: Random, mark: int) -> None:
+def test_any_frames_are_parsed_alike(agreement: Agreement, rng: Random, mark: int) -> None:
     agreement.check(random_frame(rng), mark)
 
 
 @given(data=st.binary(min_size=14, max_size=120), tags=st.integers(0, 2))
-def test_any_bytes(agreement: Agreement, data: bytes, tags: int) -> None:
+def test_any_bytes_are_parsed_alike(agreement: Agreement, data: bytes, tags: int) -> None:
     agreement.check(data)
     agreement.check(frame(data, tags))

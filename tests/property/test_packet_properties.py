@@ -65,7 +65,7 @@ def check(
     size=SIZE,
     more=st.booleans(),
 )
-def test_ipv4(
+def test_headers_of_ipv4_are_parsed_as_they_were_written(
     *,
     source: ipaddress.IPv4Address,
     destination: ipaddress.IPv4Address,
@@ -107,7 +107,7 @@ def extensions(draw: st.DrawFn) -> list[Packet]:
     transport=transports(ICMPv6EchoRequest()),
     size=SIZE,
 )
-def test_ipv6(
+def test_headers_of_ipv6_are_parsed_as_they_were_written(
     *,
     source: ipaddress.IPv6Address,
     destination: ipaddress.IPv6Address,

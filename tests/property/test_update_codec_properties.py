@@ -55,7 +55,9 @@ def rounded(update: Update) -> Update:
 
 
 @given(sent=bodies, key=keys, sender=names, receiver=names)
-def test_round_trip(sent: list[Update], key: bytes, sender: str, receiver: str) -> None:
+def test_an_update_is_read_as_it_was_written(
+    sent: list[Update], key: bytes, sender: str, receiver: str
+) -> None:
     codec = wire.CODECS[type(sent[0])]
     datagram = tagger(key, sender, receiver).seal(codec.encode(sent, 0))
     assert len(datagram) == size(len(sent))

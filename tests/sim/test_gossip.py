@@ -101,7 +101,7 @@ RESTLESS = {0.0: 0.03, 0.05: 0.05, 0.2: 0.16}
 
 @pytest.mark.parametrize("loss", STEADY)
 @pytest.mark.parametrize("size", [2, 10, 50])
-def test_push_sum_under_loss(size: int, loss: float) -> None:
+def test_push_sum_has_a_bounded_error_under_loss(size: int, loss: float) -> None:
     """A fleet with steady demand."""
     squares = []
     for seed in range({2: 16, 10: 5, 50: 1}[size]):
@@ -115,7 +115,9 @@ def test_push_sum_under_loss(size: int, loss: float) -> None:
 
 @pytest.mark.parametrize("loss", RESTLESS)
 @pytest.mark.parametrize("size", [2, 10, 50])
-def test_push_sum_under_loss_with_restless_demand(size: int, loss: float) -> None:
+def test_push_sum_has_a_bounded_error_under_loss_with_restless_demand(
+    size: int, loss: float
+) -> None:
     """The weights must not stray: each change of demand would count for more or less for ever."""
     errors = []
     for seed in range({2: 12, 10: 4, 50: 1}[size]):
@@ -126,7 +128,7 @@ def test_push_sum_under_loss_with_restless_demand(size: int, loss: float) -> Non
 
 
 @pytest.mark.parametrize("size", [2, 10, 50])
-def test_a_mesh_under_loss(size: int) -> None:
+def test_a_mesh_knows_a_steady_total_under_loss(size: int) -> None:
     made = fleet("mesh", size, 1, Conditions(loss=0.2, jitter_ns=60 * MS, duplicate=0.1))
     made.run(20)
     assert worst_error(made) == pytest.approx(0, abs=1e-6)
@@ -322,7 +324,7 @@ def test_an_idle_fleet_is_exactly_zero(fabric: str, loss: float) -> None:
         assert fabric_.mass.value == 0.0
 
 
-def test_a_grown_and_a_shrunk_fleet() -> None:
+def test_a_fleet_that_shrinks_and_grows_knows_its_total() -> None:
     """Reloads: l9 leaves, then returns."""
     for fabric in FABRICS:
         made = fleet(fabric, 10, 1)

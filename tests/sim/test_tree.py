@@ -49,7 +49,7 @@ def test_loss_biases_nothing(size: int, loss: float) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_reordering_and_duplication(size: int) -> None:
+def test_reordering_and_duplication_bias_nothing(size: int) -> None:
     conditions = Conditions(delay_ns=20 * MS, jitter_ns=120 * MS, loss=0.05, duplicate=0.1)
     made = fleet("tree", size, 1, conditions)
     made.run(2 * start_up("tree", size) + 20)

@@ -70,7 +70,7 @@ def test_first_start_compiles_in_the_sandbox(service: Service, figure: Figure) -
     assert list(CACHE.glob("bpf-*.json"))
 
 
-def test_start_limit_stop(service: Service, figure: Figure) -> None:
+def test_the_unit_starts_limits_and_stops(service: Service, figure: Figure) -> None:
     with timed(figure, "start"):
         service.systemctl("start")
     with traffic(service.device, SINK) as seen:
@@ -151,7 +151,7 @@ def test_a_killed_daemon_is_followed_without_a_window(service: Service, figure: 
 
 
 @pytest.mark.parametrize("tool", firewalls())
-def test_nfqueue(service: Service, figure: Figure, tool: str) -> None:
+def test_the_unit_runs_nfqueue(service: Service, figure: Figure, tool: str) -> None:
     service.configure(
         "[packets]", 'datapath = "nfqueue"', f'firewall = "{tool.removesuffix("-legacy")}"'
     )
@@ -232,7 +232,7 @@ def test_only_root_and_the_group_may_use_the_control_socket(service: Service) ->
     assert "Permission denied" in refused.stderr
 
 
-def test_exposure(service: Service, figure: Figure) -> None:
+def test_the_exposure_of_the_unit_is_bounded(service: Service, figure: Figure) -> None:
     said = run("systemd-analyze", "security", "--no-pager", "drld").stdout.splitlines()[-1]
     figure(said.strip("→ "))
     level = re.search(r"drld.service: ([0-9.]+)", said)

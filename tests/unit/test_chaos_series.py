@@ -40,7 +40,7 @@ def series(**rates: list[tuple[float, float]]) -> Seen:
         pytest.param([(1, 9000), (3, 1000)], (7, 8), 1.0, 0, id="after the samples"),
     ],
 )
-def test_overshoot(
+def test_the_overshoot_is_that_of_the_worst_window(
     rates: list[tuple[float, float]],
     span: tuple[float, float],
     window_s: float,
@@ -70,7 +70,7 @@ GAP = {"a": [(3, 1000), (0.5, 0), (4, 1000)]}
         ({"a": [(5, 800)]}, 0.0, 0.0, None),
     ],
 )
-def test_recovery(
+def test_a_fleet_has_recovered_when_its_use_stays(
     rates: dict[str, list[tuple[float, float]]],
     healed_s: float,
     lasts_s: float,

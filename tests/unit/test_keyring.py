@@ -35,7 +35,7 @@ def test_migration_takes_both() -> None:
     assert reason(KeyRing({1: ONE}, use=1, accept_unauthenticated=True), 0) is None
 
 
-def test_rotation() -> None:
+def test_keys_are_installed_used_and_removed() -> None:
     ring = KeyRing({1: ONE}, use=1).install(2, TWO)
     assert ring == RING
     assert ring.using(2).remove(1) == KeyRing({2: TWO}, use=2)

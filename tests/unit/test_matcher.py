@@ -66,7 +66,7 @@ def test_all_limits_that_match_come_in_the_order_of_the_configuration() -> None:
         ("::ffff:10.9.2.1/128", False),
     ],
 )
-def test_destination_prefixes(prefix: str, matches: bool) -> None:
+def test_a_prefix_matches_the_destinations_in_it(prefix: str, matches: bool) -> None:
     assert bool(ids([limit(1, destination=ip_network(prefix))], header())) is matches
 
 
@@ -76,7 +76,7 @@ def test_source_and_destination_of_different_families_match_nothing() -> None:
     assert ids(limits, header("::1", "::2")) == []
 
 
-def test_protocols() -> None:
+def test_a_protocol_matches_exactly() -> None:
     limits = [limit(1, protocol=TCP), limit(2, protocol=UDP), limit(3, protocol=0)]
     assert ids(limits, header()) == [1]
     assert ids(limits, header(protocol=TCP | 0x80)) == []
@@ -119,7 +119,9 @@ def test_a_port_condition_never_matches_where_ports_cannot_be_read() -> None:
         ((0x11, 0x10), 0x11, False),  # a value outside its mask
     ],
 )
-def test_marks(condition: tuple[int, int], mark: int, matches: bool) -> None:
+def test_a_mark_matches_in_the_bits_of_its_mask(
+    condition: tuple[int, int], mark: int, matches: bool
+) -> None:
     assert bool(ids([limit(1, mark=condition)], header(), mark=mark)) is matches
 
 

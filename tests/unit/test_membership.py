@@ -34,7 +34,7 @@ def hearing() -> Membership:
 @pytest.mark.parametrize(
     ("cycle", "fresh", "silence", "denial"), [(1, 4, 24, 17), (3, 8, 68, 53), (17, 36, 376, 305)]
 )
-def test_timeouts(cycle: int, fresh: int, silence: int, denial: int) -> None:
+def test_timeouts_follow_from_the_cycle(cycle: int, fresh: int, silence: int, denial: int) -> None:
     """Mesh or two limiters; ten with branching 3; fifty with branching 3."""
     assert Timeouts.of(TICK, cycle * TICK) == Timeouts(fresh * TICK, silence * TICK, denial * TICK)
 
@@ -186,7 +186,7 @@ def test_every_peer_has_its_turn_in_each_round_of_a_mesh(fanout: int | None) -> 
     assert fleet.targets(Random(1)) == list(fleet.peers)
 
 
-def test_alone() -> None:
+def test_a_limiter_alone_has_no_targets_and_is_never_steady() -> None:
     fleet = membership(0)
     assert fleet.targets(Random(1)) == []
     assert fleet.connected(0) == frozenset()

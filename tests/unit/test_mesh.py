@@ -156,7 +156,7 @@ def test_the_order_of_the_peers_makes_no_difference() -> None:
     assert len({fabric._effective(0.7, [(1 / 8, 0.7), *order]) for order in orders}) == 1
 
 
-def test_alone() -> None:
+def test_a_limiter_alone_publishes_nothing() -> None:
     fabric = mesh(peers="")
     assert publish(fabric, 5.0, 0) == []
     assert fabric.view(0).remote == 0.0

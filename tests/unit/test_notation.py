@@ -20,7 +20,7 @@ from ..fuzz.frames import packet_of, random_frame
 TCP = bytes.fromhex("450005dc000000004006000 00a0000010a09020304d20050".replace(" ", ""))
 
 
-def test_all_words() -> None:
+def test_a_packet_has_all_words_of_the_notation() -> None:
     packet = read("TCP 10.0.0.1:1234 > 10.9.2.3:80 out eth1 in eth0 size 0x640 mark 0x10 ecn")
     flow = FlowKey(6, bytes([10, 0, 0, 1]), bytes([10, 9, 2, 3]), 1234, 80)
     assert packet.header.flow == flow
@@ -119,7 +119,7 @@ def test_any_text_is_a_packet_or_a_mistake(text: str) -> None:
         (TCP.replace(b"\x00\x00\x40\x06", b"\x20\x00\x40\x06").hex(), "It is a first fragment"),
     ],
 )
-def test_remarks(text: str, said: str) -> None:
+def test_a_packet_that_is_not_plain_has_a_remark(text: str, said: str) -> None:
     (remark,) = remarks(read(text))
     assert remark.startswith(said)
 

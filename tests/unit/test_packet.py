@@ -91,7 +91,7 @@ def test_other_protocols_have_no_ports(protocol: int) -> None:
         (0x00B9, True, True),  # last
     ],
 )
-def test_ipv4_fragments(field: int, fragment: bool, later: bool) -> None:
+def test_fragments_of_ipv4_are_recognized(field: int, fragment: bool, later: bool) -> None:
     header = parse(ipv4(PORTS, UDP, fragment=field))
     assert (header.fragment, header.later_fragment, header.defect) == (fragment, later, None)
     assert header.ports_known is not later
@@ -107,7 +107,9 @@ def test_ipv4_fragments(field: int, fragment: bool, later: bool) -> None:
         (181, False, True, True),
     ],
 )
-def test_ipv6_fragments(offset: int, more: bool, fragment: bool, later: bool) -> None:
+def test_fragments_of_ipv6_are_recognized(
+    offset: int, more: bool, fragment: bool, later: bool
+) -> None:
     header = parse(ipv6(fragment_header(UDP, offset, more) + PORTS, FRAGMENT))
     assert (header.fragment, header.later_fragment, header.defect) == (fragment, later, None)
     assert header.ports_known is not later

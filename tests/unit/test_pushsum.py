@@ -80,7 +80,9 @@ def acquainted() -> tuple[PushSum, PushSum]:
         (7, 15, False),
     ],
 )
-def test_newer(epoch: int, reference: int, is_newer: bool) -> None:
+def test_epochs_are_compared_in_serial_arithmetic(
+    epoch: int, reference: int, is_newer: bool
+) -> None:
     assert newer(epoch, reference) == is_newer
 
 
@@ -93,7 +95,9 @@ def test_of_two_epochs_exactly_one_is_newer() -> None:
 @pytest.mark.parametrize(
     ("members", "branching", "intervals"), [(1, 1, 3), (2, 1, 5), (10, 3, 7), (50, 3, 9)]
 )
-def test_settling_intervals(members: int, branching: int, intervals: int) -> None:
+def test_settling_times_follow_from_size_and_branching(
+    members: int, branching: int, intervals: int
+) -> None:
     assert settling_intervals(members, branching) == intervals
 
 

@@ -35,7 +35,7 @@ def verdicts(*numbers: int) -> list[int | Refusal]:
         (2**31, 0, -(2**31)),
     ],
 )
-def test_serial_distance(number: int, reference: int, distance: int) -> None:
+def test_the_serial_distance_wraps(number: int, reference: int, distance: int) -> None:
     assert serial_distance(number, reference) == distance
 
 
@@ -76,7 +76,9 @@ def test_serial_distance(number: int, reference: int, distance: int) -> None:
         ),
     ],
 )
-def test_accepted_and_lost_numbers(numbers: list[int], judged: list[int | Refusal]) -> None:
+def test_numbers_are_accepted_lost_or_refused(
+    numbers: list[int], judged: list[int | Refusal]
+) -> None:
     assert verdicts(*numbers) == judged
 
 

@@ -38,7 +38,7 @@ def only(data: bytes) -> Captured:
 
 @pytest.mark.parametrize("endianness", ["<", ">"])
 @pytest.mark.parametrize("nano", [False, True])
-def test_pcap(endianness: str, nano: bool) -> None:
+def test_packets_are_read_from_pcap(endianness: str, nano: bool) -> None:
     data = capture(Ether() / INNER, endianness=endianness, nano=nano)
     assert only(data) == (TIME_NS, DATA, len(DATA))
 
@@ -50,7 +50,7 @@ class Trickle(io.BytesIO):
         return super().read(min(size, 1) if size else size)
 
 
-def test_a_pipe() -> None:
+def test_a_capture_is_read_from_a_pipe() -> None:
     (found,) = packets(Trickle(capture(Ether() / INNER)))
     assert found.data == DATA
 
@@ -88,7 +88,7 @@ def test_a_packet_that_was_cut_off_keeps_its_size() -> None:
     assert only(bytes(data)) == (TIME_NS, DATA, 1500)
 
 
-def test_pcapng(tmp_path: Path) -> None:
+def test_packets_are_read_from_pcapng(tmp_path: Path) -> None:
     file = tmp_path / "trace.pcapng"
     writer = PcapNgWriter(str(file))
     frames: list[Packet] = [Ether() / INNER, Ether() / ARP()]

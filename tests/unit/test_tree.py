@@ -301,7 +301,7 @@ def test_sums_beyond_the_wire_are_sent_as_its_maximum() -> None:
     assert (told.value, told.members) == (MAX_VALUE, len(NAMES))
 
 
-def test_alone() -> None:
+def test_a_limiter_alone_publishes_nothing() -> None:
     fabric = tree(peers="")
     assert publish(fabric, 5.0, 0) == {}
     assert fabric.view(0) == GlobalView(0.0, frozenset(), None)

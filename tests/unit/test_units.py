@@ -236,6 +236,6 @@ def test_durations_for_people(seconds: float, text: str) -> None:
     ("number", "text"),
     [(0, "0 calls"), (1, "1 call"), (0.999, "0.999 calls"), (2e6, "2.00 M calls")],
 )
-def test_one_item_and_several(number: float, text: str) -> None:
+def test_items_are_written_in_singular_and_plural(number: float, text: str) -> None:
     assert units.human_amount(number, "calls") == text
     assert units.human_rate(number, "calls") == f"{text}/s"

@@ -28,7 +28,7 @@ def table(daemon: FakeDaemon, limit: str) -> Any:
     return next(it for it in limits if it["name"] == limit)
 
 
-async def test_set(control: Path, daemon: FakeDaemon) -> None:
+async def test_set_prints_each_changed_key(control: Path, daemon: FakeDaemon) -> None:
     said = await done(control, "set", "customer-a", "--rate", "20mbit", "--ewma", "0.2")
     assert said == (
         'limit customer-a: rate: "10mbit" -> "20mbit"\n'
@@ -47,7 +47,7 @@ async def test_set(control: Path, daemon: FakeDaemon) -> None:
 
 
 @pytest.mark.parametrize("mode", ["pause", "shadow"])
-async def test_modes(control: Path, daemon: FakeDaemon, mode: str) -> None:
+async def test_verbs_change_the_mode(control: Path, daemon: FakeDaemon, mode: str) -> None:
     said = await done(control, mode, "customer-a")
     assert said == f'limit customer-a: mode: (left out) -> "{mode}"\n' + UNTIL
     said = await done(control, "enforce", "customer-a", "--save")
@@ -76,7 +76,7 @@ async def test_add_and_remove(control: Path, daemon: FakeDaemon, tmp_path: Path)
     assert names == ["customer-a", "b", "c9"]
 
 
-async def test_json(control: Path) -> None:
+async def test_a_change_is_printed_as_json(control: Path) -> None:
     report = json.loads(await output(control, "limit", "pause", "customer-a", "--json"))
     assert report == {
         "changes": [
@@ -91,7 +91,7 @@ async def test_json(control: Path) -> None:
     assert problem.startswith("limit[0].rate: must be a rate")
 
 
-async def test_refusals(control: Path, tmp_path: Path) -> None:
+async def test_refusals_name_the_key(control: Path, tmp_path: Path) -> None:
     said = refused(await drlctl(control, "limit", "set", "customer-a", "--mode", "monitor"))
     assert said == (
         "drlctl: limit[0].mode: must be 'enforce', 'shadow' or 'pause' (got 'monitor')\n"
@@ -141,7 +141,7 @@ def test_every_verb_has_an_example_in_its_help(verb: str) -> None:
     assert "--json" in help_text
 
 
-async def test_show(control: Path) -> None:
+async def test_show_names_unsaved_keys(control: Path) -> None:
     assert await output(control, "limit", "show") == await output(control, "limits")
     said = await output(control, "limit", "show", "b")
     assert "unsaved      mode, match (until a restart or a reload)\n" in said
@@ -176,7 +176,9 @@ class Files:
         self.other.write_text(toml(document))
 
 
-async def test_diff(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_diff_prints_what_a_reload_would_change(
+    control: Path, daemon: FakeDaemon, tmp_path: Path
+) -> None:
     files = Files(daemon, tmp_path)
     assert await output(control, "diff") == ""
     (limit,) = files.document["limit"]

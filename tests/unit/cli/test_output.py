@@ -15,7 +15,7 @@ from tests.unit.cli.drlctl import drlctl, lines, output, refused
 # For people
 
 
-async def test_status(control: Path) -> None:
+async def test_status_is_printed_for_people(control: Path) -> None:
     assert await output(control, "status") == lines("""
         limiter   lim1, drld 0.1.0, pid 4711, up 2h 03m
         state     ready
@@ -90,7 +90,7 @@ async def test_status_of_a_daemon_with_a_registry(control: Path, daemon: FakeDae
     assert "joining   at its static share; not known to count it: lim2\n" in said
 
 
-async def test_limits(control: Path) -> None:
+async def test_limits_are_a_table(control: Path) -> None:
     assert await output(control, "limits") == lines("""
         NAME        ALLOCATOR  MODE     ID         RATE          BURST     IN FORCE       DEMAND  LOCAL LIMIT  DROP P  FLOWS  FORWARDED  DROPPED
         customer-a  fps        enforce   1  10.0 Mbit/s  312 kB (auto)  6.67 Mbit/s  3.12 Mbit/s  3.05 Mbit/s   0.000      3     129 MB  1.20 MB
@@ -146,7 +146,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
     """)
 
 
-async def test_peers(control: Path) -> None:
+async def test_peers_are_a_table(control: Path) -> None:
     assert await output(control, "peers") == lines("""
         NAME  ADDRESS        STATE         VERDICT   LAST HEARD  RECEIVED  LOST  LATE  REJECTED
         lim2  10.0.0.2:7946  connected     alive    43.0 ms ago      1180    12     3         0
@@ -154,7 +154,7 @@ async def test_peers(control: Path) -> None:
     """)
 
 
-async def test_trace(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_trace_is_a_table_with_a_line_a_tick(control: Path, daemon: FakeDaemon) -> None:
     daemon.ticks_for_readers = 5
     assert await output(control, "trace", "b", "--count", 2) == lines("""
         TIME (UTC)        ARRIVED    FORWARDED      DROPPED       DEMAND    LOCAL   REMOTE     IN FORCE  LOCAL LIMIT  DROP P  FLOWS
@@ -173,7 +173,7 @@ async def test_reload(control: Path, daemon: FakeDaemon) -> None:
 # For programs
 
 
-async def test_json(control: Path) -> None:
+async def test_reports_are_printed_as_json(control: Path) -> None:
     assert json.loads(await output(control, "status", "--json")) == STATUS
     assert json.loads(await output(control, "limits", "--json")) == [FPS_LIMIT, GRD_LIMIT]
     assert json.loads(await output(control, "limit", "show", "b", "--json")) == GRD_LIMIT
@@ -181,7 +181,7 @@ async def test_json(control: Path) -> None:
     assert json.loads(await output(control, "reload", "--json")) == STATUS["config"]
 
 
-async def test_json_trace(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_trace_as_json_has_an_object_a_tick(control: Path, daemon: FakeDaemon) -> None:
     daemon.ticks_for_readers = 3
     text = await output(control, "trace", "b", "--count", 3, "--json")
     assert [json.loads(line) for line in text.splitlines()] == [
@@ -192,7 +192,7 @@ async def test_json_trace(control: Path, daemon: FakeDaemon) -> None:
 # Refusals: one line, status 1
 
 
-async def test_an_unknown_limit(control: Path) -> None:
+async def test_an_unknown_limit_is_an_error(control: Path) -> None:
     for command in (["limit", "show", "zzz"], ["trace", "zzz"]):
         said = refused(await drlctl(control, *command))
         assert said == "drlctl: the daemon refuses: no limit is named 'zzz'\n"

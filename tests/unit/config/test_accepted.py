@@ -28,7 +28,7 @@ def match(text: str) -> Match:
     return match_of(config.parse(with_match(text), "drld.toml").limits[0])
 
 
-def test_defaults() -> None:
+def test_left_out_keys_have_their_defaults() -> None:
     spec = config.parse(GOOD, "drld.toml")
     assert spec.name == "lim1"
     assert spec.listen == ("10.0.0.1", 7946)
@@ -184,7 +184,7 @@ def test_ipv6_addresses_are_bracketed_and_canonical() -> None:
         ('mark = "16/255"', {"mark": (16, 255)}),
     ],
 )
-def test_matches(text: str, conditions: dict[str, Any]) -> None:
+def test_every_condition_of_match_is_read(text: str, conditions: dict[str, Any]) -> None:
     assert match(text) == Match("eth1", Direction.OUT, **conditions)
 
 
@@ -210,7 +210,7 @@ def probes(text: str) -> ProbeSpec | None:
     return config.parse(GOOD + text, "drld.toml").probes
 
 
-def test_probes() -> None:
+def test_settings_of_probes_begin_with_a_profile() -> None:
     assert probes("") == ProbeSpec()
     wide = probes('[probes]\nprofile = "wan"\nhelpers = 0')
     assert wide == replace(PROFILES["wan"], helpers=0)

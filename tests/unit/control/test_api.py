@@ -13,7 +13,7 @@ from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, many_limits
 
 
-async def test_status(api: httpx.AsyncClient) -> None:
+async def test_the_status_is_an_object(api: httpx.AsyncClient) -> None:
     answer = await api.get("/v1/status")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"

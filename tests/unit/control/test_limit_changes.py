@@ -20,7 +20,7 @@ async def changed(api: httpx.AsyncClient, path: str, body: object) -> Any:
     return answer.json()
 
 
-async def test_the_verbs(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+async def test_each_verb_changes_its_keys(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
     assert await changed(api, "/v1/limits/customer-a/set", {"set": {"rate": "2mbit"}}) == {
         "changes": [
             {

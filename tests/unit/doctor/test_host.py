@@ -31,7 +31,9 @@ DAEMON, OTHER = (7, "drld"), (8, "nginx")
         (False, None, [], WRONG, "not on this host"),
     ],
 )
-def test_the_port(local: bool, pid: int | None, owners: Any, level: Level, word: str) -> None:
+def test_the_port_is_judged_by_its_owners(
+    local: bool, pid: int | None, owners: Any, level: Level, word: str
+) -> None:
     found = host.port(host.Port("10.0.0.1", 7946, local, pid, owners))
     assert found.level is level
     assert word in found.what
@@ -132,7 +134,9 @@ def test_drop_ins() -> None:
         (True, "hpet", False, REMARK),
     ],
 )
-def test_clocks(synchronised: bool | None, source: str, certificates: bool, level: Level) -> None:
+def test_clocks_are_judged_if_certificates_need_them(
+    synchronised: bool | None, source: str, certificates: bool, level: Level
+) -> None:
     found = host.clocks(host.Clocks(synchronised, source, certificates))
     assert levels(found) == [("clock", level)]
 

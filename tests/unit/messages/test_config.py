@@ -209,12 +209,12 @@ def test_a_burst_has_a_message_for_each_limiter(burst: str, shares: str, least: 
         ("100 msg/h", 100 * ITEM // 3600),
     ],
 )
-def test_rates(text: str, tokens: int) -> None:
+def test_rates_are_read(text: str, tokens: int) -> None:
     assert parse_rate(text) == tokens
 
 
 @pytest.mark.parametrize("text", ["", "11", "/s", "8/d", "10.1M/s", "1/w", "1K/s", "-1/s", "1k"])
-def test_what_is_no_rate(text: str) -> None:
+def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_rate(text)
 
@@ -222,12 +222,12 @@ def test_what_is_no_rate(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "messages"), [("26msg", 26), ("1.5kmsg", 1500), ("1Mmsg", 10**6), ("1 msg", 1)]
 )
-def test_bursts(text: str, messages: int) -> None:
+def test_bursts_are_read(text: str, messages: int) -> None:
     assert parse_burst(text) == messages * ITEM
 
 
 @pytest.mark.parametrize("text", ["", "26", "0msg", "1.5msg", "1.1Mmsg", "5k", "5B"])
-def test_what_is_no_burst(text: str) -> None:
+def test_a_text_that_is_no_burst_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_burst(text)
 

@@ -54,7 +54,7 @@ async def test_commits_hold_only_where_the_revisions_do(server: EtcdServer) -> N
         assert await etcd.get("b") == Event("b", b"3", first + 1)
 
 
-async def test_leases(server: EtcdServer) -> None:
+async def test_a_lease_lives_while_it_is_kept_alive(server: EtcdServer) -> None:
     async with session(server) as etcd:
         lease = await etcd.grant(60)
         assert await etcd.keep_alive(lease)

@@ -40,7 +40,7 @@ CALLER = "192.0.2.1"
         (b"namespace=api&caller=&cost=0", Request("api", {}, 0, caller=CALLER), 429),
     ],
 )
-def test_queries(query: bytes, request_: Request, refusal: int) -> None:
+def test_queries_are_read(query: bytes, request_: Request, refusal: int) -> None:
     assert of_query(query, CALLER) == (request_, refusal)
 
 
@@ -74,12 +74,12 @@ def test_queries(query: bytes, request_: Request, refusal: int) -> None:
         (b"namespace=a&u=" + b"x" * 256, "256 bytes at most"),
     ],
 )
-def test_what_is_no_query(query: bytes, reason: str) -> None:
+def test_an_invalid_query_is_refused(query: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         of_query(query, CALLER)
 
 
-def test_json() -> None:
+def test_questions_in_json_are_read() -> None:
     one = {"namespace": "api", "descriptor": {"user": "alice"}, "cost": 2, "bytes": 9}
     one |= {"at_least": 1, "charge": False}
     made = Request("api", {"user": "alice"}, 2, 9, CALLER, at_least=1)
@@ -127,7 +127,7 @@ def test_json() -> None:
         (b'{"namespace": "a", "caller": null}', "caller: must be a text"),
     ],
 )
-def test_what_is_no_json(body: bytes, reason: str) -> None:
+def test_invalid_json_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         of_json(body, CALLER)
 
