@@ -18,7 +18,6 @@ from testbed.programs import environment, program
 from tests.brokers.front import Clients, front
 from tests.brokers.raw_mqtt import RawClient, connect, publish
 from tests.unit.messages.made import message_limit
-from tests.unit.requests.test_daemons import ports
 
 CONFIG = """
 global
@@ -60,32 +59,32 @@ class Proxy:
 async def haproxy(
     directory: Path, accepts: str, server: tuple[str, int], sends: str, host: str = "127.0.0.1"
 ) -> AsyncIterator[Proxy]:
-    """One between clients and a server; `accepts` and `sends` are options of the two sides."""
-    (port,) = ports(1, socket.SOCK_STREAM)
-    file = directory / f"haproxy-{port}.cfg"
-    file.write_text(
-        CONFIG + f"listen tcp\n    bind {host}:{port} {accepts}\n    server it "
-        f"{server[0]}:{server[1]} {sends}\n"
-    )
-    made = Proxy(port)
+    """One between clients and a server; `accepts` and `sends` are options of the two sides.
+
+    It gets a socket that listens: no other process can take its port meanwhile.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     async with trio.open_nursery() as nursery:
-        process = await nursery.start(
-            partial(
-                trio.run_process,
-                [program("haproxy"), "-f", str(file)],
-                env=environment("haproxy"),
-                capture_stdout=False,
-                stdout=subprocess.PIPE,
-                check=False,
+        with socket.create_server((host, 0), family=family) as listener:
+            port, fd = listener.getsockname()[1], listener.fileno()
+            file = directory / f"haproxy-{port}.cfg"
+            file.write_text(
+                CONFIG + f"listen tcp\n    bind fd@{fd} {accepts}\n    server it "
+                f"{server[0]}:{server[1]} {sends}\n"
             )
-        )
+            process = await nursery.start(
+                partial(
+                    trio.run_process,
+                    [program("haproxy"), "-f", str(file)],
+                    env=environment("haproxy"),
+                    capture_stdout=False,
+                    stdout=subprocess.PIPE,
+                    check=False,
+                    pass_fds=[fd],
+                )
+            )
+        made = Proxy(port)
         nursery.start_soon(made.read, process.stdout)
-        with trio.fail_after(120):
-            while True:
-                assert process.returncode is None
-                with suppress(OSError):
-                    await (await trio.open_tcp_stream(host, port)).aclose()
-                    break
         yield made
         process.kill()
         await process.wait()
