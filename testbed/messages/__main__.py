@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from testbed.messages.hold import hold
 from testbed.messages.real.oracle_command import oracle
 from testbed.messages.shift import shift
 from testbed.messages.stamp_commands import capture_command, stamps
 
 
-@click.group(commands=[oracle, shift, stamps, capture_command])
+@click.group(commands=[oracle, hold, shift, stamps, capture_command])
 def main() -> None:
     """Limits on messages: real brokers, real TCP, in network namespaces."""
 

@@ -36,6 +36,8 @@ class Limit:
     burst: int
     allocator: str | Mapping[str, object] = "static"
     """Its name, or a table of its name and parameters."""
+    hold: str = "64MiB"
+    """What may wait at each broker: by default, the product's own default."""
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ def _document(directory: Path, protocol: Protocol, brokers: int, number: int, li
                     "protocol": protocol,
                     "listen": f"{_address(number)}:{_FRONT}",
                     "server": f"{_address(number)}:{_SERVER + number}",
+                    "hold": limit.hold,
                 }
             ],
             "limit": [
