@@ -5,7 +5,7 @@ arithmetic only) and gives the units of `drld.model`: bytes/s, bytes, nanosecond
 the inverse of `parse_*`; `human_*` rounds to three digits, for eyes only.
 
 Rates follow tc's notation (kbit, mbit, gbit: decimal, bits). tc also reads "kbps" as kilobytes
-per second where everybody else reads kilobits, so that spelling is refused rather than guessed.
+per second where other tools read kilobits, so that spelling is refused rather than guessed.
 """
 
 from __future__ import annotations

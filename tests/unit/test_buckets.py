@@ -20,9 +20,9 @@ from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.queue import Element, Queue
 from drld.requests.buckets.replica import Message, Replica
-from drld.requests.buckets.sliding_log import SlidingLog
 from drld.requests.buckets.spread import flat, flat_among_all, least_informed
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
+from tests.sliding_log import SlidingLog
 
 MS = 1_000_000
 S = 1000 * MS

@@ -3,7 +3,7 @@
 An element is the birth of an admitted request and lives `capacity / rate`. A request conforms if
 fewer than `capacity` elements live. It refuses more than a token bucket: with capacity 4 and 1/s,
 requests at 0.5, 1, 2, 3 and 4 s all pass a bucket, and the log refuses the fifth (figure 4.2). It
-is here for figures 4.1 and 4.2 alone, and has no replicas.
+serves figures 4.1 and 4.2 (tests/unit/test_buckets.py), and has no replicas.
 """
 
 from __future__ import annotations
