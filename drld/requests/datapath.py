@@ -137,8 +137,11 @@ class RequestDatapath(PolicerSet):
 
     def decide(self, request: Request, now_ns: int) -> Answer:
         """Decide about a request, and charge it to all its limits if it is admitted."""
-        flow = self._flow(request.caller)
-        return self._decider.decide(self._held(request), request, flow, now_ns)
+        held, flow = self._held(request), self._flow(request.caller)
+        answer = self._decider.decide(held, request, flow, now_ns)
+        if held:
+            return answer
+        return answer._replace(reason=self._matcher.uncovered(request.namespace))
 
     def decide_all(self, requests: Sequence[Request], now_ns: int) -> list[Answer]:
         """Decide about requests of one caller that pass together (`Decider.decide_all`)."""

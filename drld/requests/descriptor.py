@@ -6,6 +6,7 @@ Strangers may choose the pairs, so their size is bounded before any other code r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import TypeAlias
 
 from drld.errors import InputError
@@ -15,6 +16,10 @@ Descriptor: TypeAlias = Mapping[str, str]
 MAX_PAIRS = 8
 MAX_BYTES = 256
 """The most bytes of all names and values of a descriptor together, in UTF-8."""
+MAX_VALUE_BYTES = 64
+"""The most bytes of a value that is used as it is. A longer one, such as a token, is replaced by
+its digest on every front, so a key has one bucket."""
+_DIGEST_BYTES = 16
 _SHOWN = 64
 """The most characters of a name in an error."""
 RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refused")
@@ -26,7 +31,7 @@ class TooLargeError(InputError):
 
 
 def check(descriptor: Mapping[str, object]) -> Descriptor:
-    """Return the descriptor with these pairs.
+    """Return the descriptor with these pairs; long values are replaced (`shortened`).
 
     Raises:
         InputError: the pairs are no descriptor.
@@ -37,6 +42,7 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
             f"a descriptor must have {MAX_PAIRS} pairs at most (got {len(descriptor)})"
         )
     size = 0
+    found: dict[str, str] = {}
     for name, value in descriptor.items():
         if not name:
             raise InputError("a name in a descriptor must not be empty")
@@ -44,10 +50,30 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
             raise InputError(f"{name}: is no name for a descriptor, as a query uses it")
         if not isinstance(value, str):
             raise InputError(f"{shown(name)}: must be a text")
-        size += _size(name, name) + _size(name, value)
+        _size(name, value)
+        found[name] = short = shortened(value)
+        size += _size(name, name) + len(short.encode())
     if size > MAX_BYTES:
         raise TooLargeError(f"a descriptor must have {MAX_BYTES} bytes at most (got {size})")
-    return {name: str(value) for name, value in descriptor.items()}
+    return found
+
+
+def shortened(value: str) -> str:
+    """Return a value, or its digest if it is too long or not UTF-8.
+
+    Bytes that are not UTF-8 are those that `surrogateescape` stands for.
+    """
+    if len(value) <= MAX_VALUE_BYTES // 4 and value.isascii():
+        return value
+    data = value.encode("utf-8", "surrogateescape")
+    try:
+        data.decode()
+        sound = True
+    except UnicodeDecodeError:
+        sound = False
+    if sound and len(data) <= MAX_VALUE_BYTES:
+        return value
+    return f"#{blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
 def shown(name: str) -> str:

@@ -25,6 +25,7 @@ from drld.requests.buckets.queue import Queue
 from drld.requests.buckets.replica import Replica
 from drld.requests.buckets.spread import flat, least_informed
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
+from drld.requests.descriptor import shortened
 from drld.requests.keys import SEPARATOR, KeyHash
 from drld.requests.quantity import quota
 from drld.requests.spec import ITEM, REQUESTS, match_of
@@ -81,7 +82,7 @@ class KeyedLimit:
     def _adopt(self, limit: LimitSpec) -> None:
         keyed = _keyed(limit.policy)
         own = {
-            self._hash(SEPARATOR.join([value.encode() for value in it.key])): it
+            self._hash(SEPARATOR.join([shortened(value).encode() for value in it.key])): it
             for it in keyed.overrides
         }
         self.limit = limit

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from drld.requests.descriptor import Descriptor
+from drld.requests.descriptor import Descriptor, shown
 from drld.requests.spec import match_of
 from drld.spec import LimitSpec
 
@@ -89,6 +89,12 @@ class Matcher(Generic[T]):
             if len(found) > 1:
                 found.sort(key=attrgetter("place"))
         return [it.found for it in found]
+
+    def uncovered(self, namespace: str) -> str:
+        """Return the reason that no limit covers a request of this namespace, for people."""
+        if namespace in self._namespaces:
+            return "no limit covers this descriptor"
+        return f"no limit has the namespace {shown(namespace)}"
 
     def named(self, namespace: str) -> Mapping[str, Collection[str]]:
         """Return the values that limits of a namespace name, by the name of the pair.

@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     refused: Standing | None
     """The first limit that refuses the request; None: it is admitted."""
     reason: str | None
-    """The reason of a refusal, for people."""
+    """The reason of a refusal, or that no limit covers the request, for people."""
     granted: int = 0
     """The part of the cost that is admitted or charged."""
 

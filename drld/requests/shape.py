@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from drld.requests.descriptor import MAX_BYTES, Descriptor
+from drld.requests.descriptor import MAX_BYTES, MAX_VALUE_BYTES, Descriptor
 
 T = TypeVar("T")
 _MAX_CHOICES = 64
@@ -43,8 +43,9 @@ class Shape(Generic[T]):
             if name in named
         ]
         self._found: dict[tuple[bytes | None, ...], Sequence[T]] = {}
-        self._room = MAX_BYTES - sum(len(name.encode()) for name in names)
-        """The most bytes of all values together."""
+        room = MAX_BYTES - sum(len(name.encode()) for name in names)
+        self._room = min(room, MAX_VALUE_BYTES)
+        """The most bytes of all values together: none of them is too long."""
 
     def fits(self, values: Sequence[bytes]) -> bool:
         """Return whether these are surely the values of a descriptor: ASCII, and not too long."""

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 from drld.model import NS_PER_S
@@ -45,10 +44,6 @@ from drld.requests.spec import Network
 
 MAX_DESCRIPTORS = 64
 """The most descriptors of a request: each is as much work as a request of its own."""
-MAX_VALUE_BYTES = 64
-"""The most bytes of a value that is used as it is: longer ones are tokens and the like, which no
-limit names."""
-_DIGEST_BYTES = 16
 _MAX_UINT32 = 2**32 - 1
 _OK, _OVER_LIMIT = CODE.values["OK"], CODE.values["OVER_LIMIT"]
 _caller_of = lru_cache(maxsize=1024)(caller_of)
@@ -126,26 +121,11 @@ def _pairs(each: Mapping[str, Any]) -> dict[str, str]:
         name = entry.get("key", "")
         if name in pairs:
             raise _invalid("entries: a key must not be given twice: set descriptor_key")
-        pairs[name] = _value(entry.get("value", ""))
+        pairs[name] = descriptor.shortened(entry.get("value", ""))
     if address := pairs.get("remote_address"):
         # As a caller: one host commonly has the IPv6 addresses of a /64.
         pairs["remote_address"] = _caller_of(Client(address), (), ())
     return pairs
-
-
-def _value(text: str) -> str:
-    """Return a value, or its digest if it is too long or not UTF-8."""
-    if len(text) <= MAX_VALUE_BYTES // 4 and text.isascii():
-        return text
-    data = text.encode("utf-8", "surrogateescape")
-    try:
-        data.decode()
-        sound = True
-    except UnicodeDecodeError:
-        sound = False
-    if sound and len(data) <= MAX_VALUE_BYTES:
-        return text
-    return f"#{blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
 def _request(

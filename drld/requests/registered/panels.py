@@ -18,6 +18,7 @@ PANELS = Panels(
     ),
     faults={
         "requests_oversized": "requests above the burst of a limit were refused",
+        "requests_unmatched": "requests under no limit were admitted",
         "requests_overridden": "limits in requests of Envoy were ignored: drld's own apply",
     },
 )

@@ -85,7 +85,7 @@ def test_no_limit_has_no_fields() -> None:
         "limit": None,
         "remaining": None,
         "retry_after_s": None,
-        "reason": None,
+        "reason": "no limit has the namespace api",
         "limits": [],
     }
 

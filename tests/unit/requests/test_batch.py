@@ -154,7 +154,7 @@ async def test_a_mistake_is_the_answer_to_its_question_alone() -> None:
             Question(""),
             Question("api", {"cost": "x"}),
             Question("api", {str(number): "x" for number in range(9)}),
-            Question("api", {"a": "x" * 256}),
+            Question("api", {"x" * 256: "a"}),
             API._replace(cost=2**31),
             API._replace(size=0),
             API._replace(caller="x" * 257),

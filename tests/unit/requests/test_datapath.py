@@ -78,7 +78,8 @@ def test_a_request_under_several_limits_is_charged_to_all_or_to_none() -> None:
     assert answer.retry_ns == NS_PER_S // 2
     # Another plan falls under the first limit alone.
     assert remaining(path.decide(Request("api", {"plan": "paid"}), 0)) == [8]
-    assert path.decide(Request("web", {}), 0) == Answer(True, (), None, None, granted=1)
+    reason = "no limit has the namespace web"
+    assert path.decide(Request("web", {}), 0) == Answer(True, (), None, reason, granted=1)
     assert path.counters()["requests_unmatched"] == 1
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from drld.errors import InputError
 from drld.model import NS_PER_S
+from drld.requests import descriptor
 from drld.requests.log import MAX_LINE, requests
 from drld.requests.model import Request
 
@@ -35,13 +36,16 @@ def test_an_access_log() -> None:
     assert own == [(AT_NS, Request("web", pairs, 2, 9, "192.0.2.7"))]
 
 
+LONG = descriptor.shortened("/" + "x" * 300)
+
+
 @pytest.mark.parametrize(
     ("line", "pairs"),
     [
-        # What is no request of HTTP at all, and a path with no room for it.
+        # What is no request of HTTP at all, and a path that is replaced by its digest.
         (ACCESS.replace("GET /a/b?q=1 HTTP/1.1", r"\x16\x03\x01"), {"method": r"\x16\x03\x01"}),
         (ACCESS.replace("GET /a/b?q=1 HTTP/1.1", ""), {}),
-        (ACCESS.replace("/a/b", "/" + "x" * 300), {"method": "GET"}),
+        (ACCESS.replace("/a/b", "/" + "x" * 300), {"method": "GET", "path": LONG}),
         (ACCESS.replace('"GET /a/b', r'"GET /a\"b'), {"method": "GET", "path": r"/a\"b"}),
     ],
 )
