@@ -192,6 +192,10 @@ class Replica:
         """Note that peers need no more news of a key."""
         if self._untold.pop(key, None) is not None:
             del self._first[key]
+            if not self._first:
+                # Only `clear` gives back what a dict took at its largest.
+                self._untold.clear()
+                self._first.clear()
 
     def _split(self, news: Mapping[Key, News]) -> Iterator[dict[Key, News]]:
         """Return copies of these news, in parts of one message each."""
