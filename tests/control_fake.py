@@ -15,22 +15,18 @@ from drld.config import Files, parsed
 from drld.config.changes import Change, Configuration
 from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
-from drld.control.schema import (
-    ChangeReport,
-    ConfigTable,
-    Event,
-    HistoryEntry,
-    KeysReport,
+from drld.control.schema.changes import ChangeReport, ConfigTable, HistoryEntry
+from drld.control.schema.keys import KeysReport
+from drld.control.schema.limits import (
     LimitReport,
-    LiveLimit,
-    PeerHealth,
-    PeerReport,
     SortKey,
-    StatusReport,
     SuggestionReport,
     TraceLine,
     TraceRecord,
 )
+from drld.control.schema.live import Event, LiveLimit, PeerHealth
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import StatusReport
 from drld.control.server import serve
 from drld.control.trace import TraceHub
 from drld.daemon.event_log import EventLog

@@ -12,7 +12,9 @@ from random import Random
 
 from drld.capture.spec import Match
 from drld.control.ranking import Rank
-from drld.control.schema import LimitReport, LiveLimit, PeerHealth, SortKey, StatusReport
+from drld.control.schema.limits import LimitReport, SortKey
+from drld.control.schema.live import LiveLimit, PeerHealth
+from drld.control.schema.status import StatusReport
 from drld.daemon import fleet_report, limit_report, live
 from drld.daemon.peer_log import PeerLog
 from drld.fleet_rates import FleetRates

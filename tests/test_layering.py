@@ -20,6 +20,7 @@ PURE = (
     "drld/capture/registered",
     "drld/cli/view",
     "drld/client/protocol",
+    "drld/control/schema",
     "drld/doctor",
     "drld/ebpf/bytecode",
     "drld/estimate",
@@ -64,16 +65,13 @@ SHELLS = (
     "drld/requests/registered/routes",
 )
 PART_OF_A_SHELL = {
-    "drld/capture": "drld.control.schema",
     "drld/capture/registered": "drld.config.",
-    "drld/doctor": "drld.control.schema",
     "drld/messages/registered": "drld.config.",
     "drld/registry/model": "drld.config.",
     "drld/requests/registered": "drld.config.",
-    "drld/cli/view": "drld.control.schema",
 }
-"""What checks tables of the configuration (`drld.config` itself reads the file), and what judges or
-draws reports of the control API, whose types are a module without I/O."""
+"""Pure folders that check tables of the configuration, and the part of a shell that they may import.
+`drld.config` itself reads the file."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from drld.capture.patterns import followed, is_pattern
 from drld.capture.spec import match_of
-from drld.control.schema import DatapathReport
+from drld.control.schema.status import DatapathReport
 from drld.doctor.finding import Finding, ok, remark, unseen, wrong
 from drld.police.direction import Direction
 from drld.spec import LimitSpec

@@ -9,7 +9,8 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.in_force import document, tables_in_force
 from drld.cli.output import json_option, write_differences, write_json
-from drld.control.schema import Difference, StatusReport
+from drld.control.schema.changes import Difference
+from drld.control.schema.status import StatusReport
 from drld.reload import check, differences, tables
 
 

@@ -14,7 +14,8 @@ from drld import __version__
 from drld.cli.client import Daemon, Refused
 from drld.cli.diff import compared
 from drld.cli.output import json_option, write_fields, write_json
-from drld.control.schema import PeerReport, StatusReport
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import StatusReport
 from drld.planes import registered
 
 if TYPE_CHECKING:

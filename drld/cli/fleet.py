@@ -16,7 +16,7 @@ from drld.cli.client import Daemon, Refused
 from drld.cli.completion import peer_names
 from drld.cli.fleet_init import init
 from drld.cli.output import NONE, Commands, burst, json_option, write_json, write_table
-from drld.control.schema import StatusReport
+from drld.control.schema.status import StatusReport
 from drld.units import human_amount, human_rate
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from typing import cast
 import click
 
 from drld.cli.client import Daemon
+from drld.cli.completion import limit_names
 from drld.cli.output import json_option, write_json
 from drld.cli.view.cells import visible
-from drld.control.schema import HistoryEntry
+from drld.control.schema.changes import HistoryEntry
 from drld.model import NS_PER_S
 from drld.units import QuantityError, parse_duration
 
@@ -45,7 +46,12 @@ def _since(_context: click.Context, _option: click.Parameter, value: str | None)
 
 
 @click.command()
-@click.option("--limit", metavar="NAME", help="Only changes of the limit of this name or id.")
+@click.option(
+    "--limit",
+    metavar="NAME",
+    shell_complete=limit_names,
+    help="Only changes of the limit of this name or id.",
+)
 @click.option(
     "--since",
     callback=_since,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from drld.cli.client import Daemon, Refused
-from drld.control.schema import ConfigTable
+from drld.control.schema.changes import ConfigTable
 from drld.spec import LimitSpec
 
 

@@ -10,7 +10,7 @@ import click
 
 from drld.cli.client import Daemon, Refused
 from drld.cli.output import NONE, Commands, json_option, write_json, write_table
-from drld.control.schema import KeysReport
+from drld.control.schema.keys import KeysReport
 
 _NEW_KEY_BYTES = 32
 _MAX_FILE = 1024

@@ -18,7 +18,8 @@ from drld.cli.limits import limits
 from drld.cli.output import Commands, json_option, write_differences, write_fields, write_json
 from drld.cli.suggestion import suggestion_fields
 from drld.cli.top import top
-from drld.control.schema import ChangeReport, LimitReport, SuggestionReport
+from drld.control.schema.changes import ChangeReport
+from drld.control.schema.limits import LimitReport, SuggestionReport
 from drld.planes import registered
 
 F = TypeVar("F", bound=Callable[..., Any])

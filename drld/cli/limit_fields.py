@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drld.cli.output import NONE, burst, rate_or_none
-from drld.control.schema import FleetView, LimitReport, WaitsReport
+from drld.control.schema.limits import FleetView, LimitReport, WaitsReport
 from drld.units import human_amount, human_duration, human_rate
 
 UNTIL = "(until a restart or a reload)"

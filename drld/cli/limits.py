@@ -8,7 +8,7 @@ import click
 
 from drld.cli.client import Daemon
 from drld.cli.output import NONE, burst, json_option, rate_or_none, write_json, write_table
-from drld.control.schema import LimitReport
+from drld.control.schema.limits import LimitReport
 from drld.units import human_amount, human_duration, human_rate
 
 _HEADERS = (

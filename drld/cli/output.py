@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from drld.control.schema import Difference
+from drld.control.schema.changes import Difference
 from drld.units import human_rate
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -8,7 +8,7 @@ import click
 
 from drld.cli.client import Daemon
 from drld.cli.output import json_option, write_json, write_table
-from drld.control.schema import PeerReport
+from drld.control.schema.peers import PeerReport
 from drld.units import human_duration
 
 _HEADERS = (

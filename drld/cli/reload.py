@@ -8,7 +8,7 @@ import click
 
 from drld.cli.client import Daemon, Problems
 from drld.cli.output import json_option, write_json
-from drld.control.schema import ConfigReport
+from drld.control.schema.status import ConfigReport
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 from drld.cli.client import Daemon
 from drld.cli.limit_fields import UNTIL
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
-from drld.control.schema import GossipReport, ProbesReport, RegistryReport, StatusReport
+from drld.control.schema.status import GossipReport, ProbesReport, RegistryReport, StatusReport
 from drld.units import human_duration, human_size
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drld.control.schema import SuggestionReport
+from drld.control.schema.limits import SuggestionReport
 from drld.units import (
     BYTES,
     format_rate,

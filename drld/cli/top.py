@@ -20,7 +20,8 @@ from drld.cli.output import json_option
 from drld.cli.view.frame import plain
 from drld.cli.view.live import SORT_KEYS, Seen, View, draw, pressed, rows_of, table
 from drld.cli.view.minute import ASCII_BARS, BARS, Minute
-from drld.control.schema import LimitReport, SortKey, StatusReport
+from drld.control.schema.limits import LimitReport, SortKey
+from drld.control.schema.status import StatusReport
 
 _LATE_S = 3.0
 """The view says that the daemon does not answer after this time."""

@@ -14,7 +14,7 @@ import click
 from drld.cli.client import Daemon, Refused
 from drld.cli.completion import limit_names
 from drld.cli.output import json_option, rate_or_none, table_row
-from drld.control.schema import TraceLine
+from drld.control.schema.limits import TraceLine
 from drld.units import human_number, human_rate
 
 _HEADERS = (

@@ -11,21 +11,12 @@ import trio
 from drld.config.changes import Change
 from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
-from drld.control.schema import (
-    ChangeReport,
-    ConfigTable,
-    Event,
-    HistoryEntry,
-    KeysReport,
-    LimitReport,
-    LiveLimit,
-    PeerHealth,
-    PeerReport,
-    SortKey,
-    StatusReport,
-    SuggestionReport,
-    TraceRecord,
-)
+from drld.control.schema.changes import ChangeReport, ConfigTable, HistoryEntry
+from drld.control.schema.keys import KeysReport
+from drld.control.schema.limits import LimitReport, SortKey, SuggestionReport, TraceRecord
+from drld.control.schema.live import Event, LiveLimit, PeerHealth
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import StatusReport
 from drld.gossip.wire.keyring import KeyRing
 from drld.planes.explanation import Explanation
 from drld.spec import PlaneSpec

@@ -16,7 +16,9 @@ from starlette.routing import Route
 
 from drld.control.backend import Backend
 from drld.control.exposition import Exposition, Family, Sample, counter, gauge
-from drld.control.schema import GossipReport, LimitReport, PeerReport, StatusReport
+from drld.control.schema.limits import LimitReport
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import GossipReport, StatusReport
 from drld.control.turns import Turns
 from drld.planes import registered
 from drld.units import BYTES

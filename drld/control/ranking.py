@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple, cast, get_args
 from urllib.parse import parse_qsl
 
-from drld.control.schema import SortKey
+from drld.control.schema.limits import SortKey
 from drld.control.turns import Turns
 
 SORT_KEYS: tuple[str, ...] = get_args(SortKey)

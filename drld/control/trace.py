@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import trio
 
-from drld.control.schema import TraceLine, TraceRecord
+from drld.control.schema.limits import TraceLine, TraceRecord
 
 TRACE_BUFFER = 128
 """Records kept for a reader: several seconds of ticks."""

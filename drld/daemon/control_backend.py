@@ -15,24 +15,17 @@ import drld
 from drld.config.changes import Change
 from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
-from drld.control.schema import (
-    ChangeReport,
-    ConfigTable,
+from drld.control.schema.changes import ChangeReport, ConfigTable, HistoryEntry
+from drld.control.schema.keys import KeysReport
+from drld.control.schema.limits import LimitReport, SortKey, SuggestionReport, TraceLine
+from drld.control.schema.live import Event, LiveLimit, PeerHealth
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import (
     DatapathReport,
-    Event,
     FabricReport,
-    HistoryEntry,
-    KeysReport,
-    LimitReport,
-    LiveLimit,
     PeerCounts,
-    PeerHealth,
-    PeerReport,
-    SortKey,
     StatusReport,
-    SuggestionReport,
     TicksReport,
-    TraceLine,
 )
 from drld.daemon import fleet_report, limit_report, live
 from drld.daemon.enforcer import Enforcer

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
-from drld.control.schema import Event
+from drld.control.schema.live import Event
 
 MOST_EVENTS = 100
 """Some screens of them."""

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from drld.control.schema import (
-    GossipReport,
-    KeyReport,
-    KeysReport,
-    PeerReport,
-    ProbesReport,
-    Verdict,
-)
+from drld.control.schema.keys import KeyReport, KeysReport
+from drld.control.schema.peers import PeerReport, Verdict
+from drld.control.schema.status import GossipReport, ProbesReport
 from drld.engine import Engine
 from drld.gossip.transport import Transport
 from drld.gossip.wire.control_codec import State

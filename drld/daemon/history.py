@@ -17,7 +17,7 @@ from pathlib import Path
 import trio
 
 from drld.config.atomic_file import replace_by, write_beside
-from drld.control.schema import HistoryEntry
+from drld.control.schema.changes import HistoryEntry
 from drld.daemon.origin import Origin
 from drld.limit_values import changed_limits
 from drld.log_event import event

@@ -12,9 +12,8 @@ from typing import Any
 
 from drld import reload
 from drld.control.ranking import Rank
-from drld.control.schema import (
-    ChangeReport,
-    Difference,
+from drld.control.schema.changes import ChangeReport, Difference
+from drld.control.schema.limits import (
     FleetView,
     LimitReport,
     OverrideReport,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from heapq import nsmallest
 
-from drld.control.schema import LiveLimit, MeasuredRate, PeerHealth, Told
+from drld.control.schema.live import LiveLimit, MeasuredRate, PeerHealth, Told
 from drld.daemon.fleet_report import verdict
 from drld.daemon.limit_report import limit_report, shared_value
 from drld.engine import Engine

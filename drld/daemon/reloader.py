@@ -20,7 +20,8 @@ from drld import config
 from drld.config.atomic_file import replace_by
 from drld.config.changes import Change, Configuration
 from drld.control.credentials import Credentials
-from drld.control.schema import ChangeReport, ConfigReport
+from drld.control.schema.changes import ChangeReport
+from drld.control.schema.status import ConfigReport
 from drld.daemon.change_log import differs_for_peers, log_changes
 from drld.daemon.enforcer import Enforcer
 from drld.daemon.event_log import EventLog

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from drld.control.schema import DatapathReport, GossipReport
+from drld.control.schema.status import DatapathReport, GossipReport
 from drld.control.turns import Turns
 from drld.daemon.notify import Manager
 from drld.gossip.wire.keyring import KeyRing

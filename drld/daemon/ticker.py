@@ -10,7 +10,7 @@ from time import monotonic_ns
 
 import trio
 
-from drld.control.schema import TicksReport
+from drld.control.schema.status import TicksReport
 from drld.control.trace import TraceHub
 from drld.daemon import log_output
 from drld.daemon.enforcer import Enforcer

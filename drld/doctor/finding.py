@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from drld.control.schema import StatusReport
+from drld.control.schema.status import StatusReport
 from drld.spec import LimiterSpec
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from drld.control.schema import PeerReport, RegistryReport, StatusReport
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import RegistryReport, StatusReport
 from drld.doctor.finding import Finding, ok, remark, wrong
 from drld.units import human_duration
 

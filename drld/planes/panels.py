@@ -1,7 +1,7 @@
 """Panels of the page: charts of a limit that a plane registers as data (drld.planes).
 
-A plane names figures of its limits' reports (`drld.control.schema.LiveLimit`), and the page draws
-them. So a plane adds a chart without a line of JavaScript.
+A plane names figures of its limits' reports (`drld.control.schema.live.LiveLimit`), and the page
+draws them. So a plane adds a chart without a line of JavaScript.
 """
 
 from __future__ import annotations

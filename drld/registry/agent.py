@@ -18,7 +18,7 @@ from random import Random, SystemRandom
 
 import trio
 
-from drld.control.schema import RegistryReport
+from drld.control.schema.status import RegistryReport
 from drld.errors import ConfigError, RegistryError
 from drld.log_event import event
 from drld.registry import cache

@@ -14,7 +14,7 @@ from drld.cli.view.frame import Line, bounded, painted, plain
 from drld.cli.view.keys import keys, pressed_escape
 from drld.cli.view.live import Seen, View, draw, pressed, rows_of
 from drld.cli.view.minute import ASCII_BARS, BARS, Minute, sparkline
-from drld.control.schema import LimitReport
+from drld.control.schema.limits import LimitReport
 from tests.control_fake import FPS_LIMIT, STATUS
 
 HOSTILE = [

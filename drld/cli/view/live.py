@@ -10,7 +10,8 @@ from urllib.parse import quote, urlencode
 from drld.cli.view.cells import cells, fit, visible
 from drld.cli.view.frame import Line, Span, Style
 from drld.cli.view.minute import BARS, Minute, Point, sparkline
-from drld.control.schema import LimitReport, SortKey, StatusReport, WaitsReport
+from drld.control.schema.limits import LimitReport, SortKey, WaitsReport
+from drld.control.schema.status import StatusReport
 from drld.units import human_amount, human_duration, human_number, human_rate
 
 SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from drld.control.schema import LimitReport
+from drld.control.schema.limits import LimitReport
 
 WINDOW_S = 60.0
 BARS = "▁▂▃▄▅▆▇█"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drld.control.schema import HistoryEntry
+from drld.control.schema.changes import HistoryEntry
 from tests.control_fake import FakeDaemon
 
 from .drlctl import drlctl, lines, output

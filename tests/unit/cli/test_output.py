@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from drld.control.schema import RegistryReport
+from drld.control.schema.status import RegistryReport
 from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, record
 from tests.unit.cli.drlctl import drlctl, lines, output, refused

@@ -13,7 +13,7 @@ import pytest
 
 from drld.capture.plane import packets
 from drld.capture.spec import match_of
-from drld.control.schema import SuggestionReport
+from drld.control.schema.limits import SuggestionReport
 from drld.daemon.limit_report import suggestion
 from drld.engine import Engine
 from drld.model import NS_PER_S

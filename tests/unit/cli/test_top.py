@@ -21,7 +21,7 @@ import trio
 from drld.cli.view.frame import plain
 from drld.cli.view.live import Seen, View, draw, pressed, table
 from drld.cli.view.minute import ASCII_BARS, Minute, sparkline
-from drld.control.schema import LimitReport
+from drld.control.schema.limits import LimitReport
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, STATUS, FakeDaemon, many_limits, served
 
 from .drlctl import drlctl, lines, output, refused

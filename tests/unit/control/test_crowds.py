@@ -19,7 +19,9 @@ from drld.control import app, connection, server
 from drld.control.app import make_app
 from drld.control.credentials import Credentials
 from drld.control.ranking import Rank
-from drld.control.schema import LimitReport, PeerReport, SortKey, StatusReport
+from drld.control.schema.limits import LimitReport, SortKey
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import StatusReport
 from drld.control.turns import Turns
 from tests.control_fake import PEERS, FakeDaemon, client, many_limits, served
 

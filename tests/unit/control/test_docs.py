@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, get_type_hints, is_typeddict
 
 import pytest
@@ -17,7 +19,11 @@ from drld.planes.explanation import Explanation
 from tests.control_fake import FakeDaemon
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "control-api.md").read_text()
-SHAPES: list[Any] = [it for it in [*vars(schema).values(), Explanation] if is_typeddict(it)]
+MODULES = [import_module(it.name) for it in iter_modules(schema.__path__, f"{schema.__name__}.")]
+SHAPES: list[Any] = [
+    *dict.fromkeys(it for module in MODULES for it in vars(module).values() if is_typeddict(it)),
+    Explanation,
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from drld.control import exposition
-from drld.control.schema import LimitReport, RegistryReport
+from drld.control.schema.limits import LimitReport
+from drld.control.schema.status import RegistryReport
 from drld.control.turns import Turns
 from drld.requests.spec import RequestsSpec
 from drld.spec import ServerTls

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from drld.control import page, ranking
-from drld.control.schema import WaitsReport
+from drld.control.schema.limits import WaitsReport
 from drld.control.tcp import serve_http
 from drld.control.turns import Turns
 from drld.daemon.event_log import MOST_CHARACTERS, MOST_EVENTS, EventLog

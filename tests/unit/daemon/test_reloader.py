@@ -11,7 +11,7 @@ import trio
 
 from drld.config.changes import Change
 from drld.control.credentials import Credentials
-from drld.control.schema import Event
+from drld.control.schema.live import Event
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
 from drld.daemon.notify import Manager

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from drld.control.schema import PeerReport, RegistryReport, StatusReport
+from drld.control.schema.peers import PeerReport
+from drld.control.schema.status import RegistryReport, StatusReport
 from drld.doctor import fleet
 from drld.doctor.finding import Finding, Level
 from tests.control_fake import PEERS, STATUS

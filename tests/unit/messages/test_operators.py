@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from drld import config
 from drld.cli.view.live import Seen, View, draw
 from drld.cli.view.minute import Minute
-from drld.control.schema import LimitReport, WaitsReport
+from drld.control.schema.limits import LimitReport, WaitsReport
 from drld.daemon.limit_report import limit_report
 from drld.engine import Engine
 from drld.errors import InputError

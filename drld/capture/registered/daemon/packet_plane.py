@@ -19,7 +19,7 @@ from drld.capture.kernel.datapath import KernelDatapath, limiter_programs
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.firewall import remove_rules
 from drld.capture.spec import Match, PacketsSpec
-from drld.control.schema import DatapathReport
+from drld.control.schema.status import DatapathReport
 from drld.daemon.running_plane import PlaneContext, RunningPlane
 from drld.errors import DatapathError, DrldError
 from drld.log_event import event

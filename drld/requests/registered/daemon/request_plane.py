@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from drld.control.schema import GossipReport
+from drld.control.schema.status import GossipReport
 from drld.daemon.fleet_report import gossip_report
 from drld.daemon.running_plane import PlaneContext, RunningPlane
 from drld.gossip.wire.keyring import KeyRing
