@@ -33,14 +33,14 @@ would look nearly unused.
 
 Representation. The limiter's own open cell is apart from the others (`cells`): an admission folds
 it alone, and a merge folds from the place of the first news on. A row at rest is one `bytes`
-(`freeze`): 57 bytes with one cell. Ticks are those of the policy in lowest terms.
+(`ledger_row`). Ticks are those of the policy in lowest terms.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
+from drld.requests.buckets import ledger_row
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.cells import Cells
 from drld.requests.buckets.ledger_shape import SLOTS, shape_of
@@ -56,15 +56,6 @@ FLOOR = 0
 
 _NEVER = -(2**127)
 """A TAT before all times, ticks."""
-_BASE_BYTES = 12
-"""The size of the base at the begin of a row at rest: enough for years at the finest rates."""
-_ONE = struct.Struct("<QI")
-"""The only cell of a row at rest: id, tokens. It starts at the base, and there is no floor."""
-_ONE_ROW = struct.Struct("<QiQI")
-"""A row with one cell: the base in two parts, and `_ONE`. One call reads it."""
-_MANY = struct.Struct("<qqq")
-"""The fields before the cells of a row at rest, from the base: TAT, latest start, floor."""
-_NO_FLOOR = -(2**63)
 
 
 class Cell(NamedTuple):
@@ -175,7 +166,7 @@ class Ledger(Bucket):
     def _all(self) -> Cells:
         """Return the closed cells, unpacked."""
         if self._cells is None:
-            self._cells = Cells() if self._packed is None else _unpacked(self._packed)
+            self._cells = Cells() if self._packed is None else ledger_row.unpacked(self._packed)
             self._packed = None
         return self._cells
 
@@ -362,32 +353,15 @@ class Ledger(Bucket):
             return self._packed
         self._collect(now_ns * shape.rate)
         tat = self._fold() if self._tat is None else self._tat
-        cells, floor = self._all(), self._floor
-        # Such a floor is before all cells that are here or may still come.
-        drained = floor <= now_ns * shape.rate - shape.horizon
-        if drained and len(cells) == 1:
-            ((start, entry, count),) = cells
-            return start.to_bytes(_BASE_BYTES, "little", signed=True) + _ONE.pack(entry, count)
-        if not cells or (data := cells.pack()) is None:
-            return None
-        base = cells.base.to_bytes(_BASE_BYTES, "little", signed=True)
-        try:
-            times = [time - cells.base for time in (tat, cells.latest)]
-            return base + _MANY.pack(*times, _NO_FLOOR if drained else floor - cells.base) + data
-        except struct.error:
-            return None
+        # A drained floor is before all cells that are here or may still come.
+        drained = self._floor <= now_ns * shape.rate - shape.horizon
+        return ledger_row.packed(self._all(), tat, None if drained else self._floor)
 
     def idle_at_rest(self, data: bytes, now_ns: int) -> bool:
         """See `Bucket.idle_at_rest`."""
         shape = self._shape
         now = now_ns * shape.rate
-        latest = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
-        if len(data) == _BASE_BYTES + _ONE.size:
-            _, count = _ONE.unpack_from(data, _BASE_BYTES)
-            tat = latest + count * shape.per
-        else:
-            after, last, _ = _MANY.unpack_from(data, _BASE_BYTES)
-            tat, latest = latest + after, latest + last
+        tat, latest, _ = ledger_row.times(data, shape.per)
         return tat <= now and latest < now - shape.horizon
 
     def thaw(self, data: bytes) -> Ledger:
@@ -399,26 +373,7 @@ class Ledger(Bucket):
         row._count = 0
         row._cells = None
         row._packed = data
-        if len(data) == _ONE_ROW.size:
-            base, high, _, count = _ONE_ROW.unpack(data)
-            if high:
-                base += high << 64
-            row._latest = base
-            row._floor = _NEVER
-            row._tat = row._others = base + count * shape.per
-        else:
-            base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
-            tat, latest, floor = _MANY.unpack_from(data, _BASE_BYTES)
-            row._latest = base + latest
-            row._floor = _NEVER if floor == _NO_FLOOR else base + floor
-            row._tat = row._others = base + tat
+        tat, row._latest, floor = ledger_row.times(data, shape.per)
+        row._tat = row._others = tat
+        row._floor = _NEVER if floor is None else floor
         return row
-
-
-def _unpacked(data: bytes) -> Cells:
-    """Return the cells of a row at rest."""
-    base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
-    if len(data) > _BASE_BYTES + _ONE.size:
-        return Cells.unpack(base, data[_BASE_BYTES + _MANY.size :])
-    entry, count = _ONE.unpack_from(data, _BASE_BYTES)
-    return Cells([(base, entry, count)])

@@ -23,9 +23,9 @@ from drld.requests.buckets.bucket import Key
 
 _KEY_BYTES = 8
 _ORDER = sys.byteorder
-_MOST = 16
+_MOST = 24
 """The mean number of rows of a bucket above which the table grows: a search takes 0.1 us."""
-_FEW = 8
+_FEW = 12
 """The mean number of rows of a bucket below which the table shrinks."""
 
 
