@@ -34,6 +34,7 @@ from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.deadlines import Deadline
 from drld.messages.front.hand_over import HandOver
 from drld.messages.front.link import READ_BYTES
+from drld.messages.front.memory import MOST_QUEUED, Share
 from drld.messages.front.opening import Opening
 from drld.messages.front.patience import Patience
 from drld.messages.front.pump import FLOW_FRAMES
@@ -45,8 +46,6 @@ from drld.model import NS_PER_S
 
 BROKER_END_NS = 60 * NS_PER_S
 """Time for a broker to read what is left, and to end, when the client has ended."""
-MOST_QUEUED = 1 << 16
-"""Bytes that a socket has not taken: above it drld does not read the other side."""
 STRANGER_BYTES = 4096
 """Bytes of one read until the broker has accepted the client: they are beside `Memory.held`."""
 HANDSHAKES = 4
@@ -57,23 +56,9 @@ class Connection:
     """A client, its frames and its broker (`drld.messages.front.pump.Flow`)."""
 
     __slots__ = (
-        "_deadline",
-        "_frames",
-        "_hand_over",
-        "_held",
-        "_leaving",
-        "_on_end",
-        "_opening",
-        "_patience",
-        "_paused",
-        "_shared",
-        "_spec",
-        "_touched",
-        "broker",
-        "client",
-        "lane",
-        "reader",
-        "successor",
+        *("_deadline", "_frames", "_hand_over", "_leaving", "_on_end", "_opening", "_patience"),
+        *("_share", "_shared", "_spec", "_touched"),
+        *("broker", "client", "lane", "reader", "successor"),
     )
 
     def __init__(
@@ -93,9 +78,9 @@ class Connection:
             shared: what the connections of the broker share.
             spec: the settings of the broker; they hold for this connection until it ends.
             sock: the client's socket; it never blocks.
-            address: the client's.
+            address: the client's address.
             stamps: the source of arrival times.
-            context: for TLS; None: the client speaks no TLS.
+            context: makes TLS; None: the client speaks no TLS.
             on_end: is called when the connection has ended.
         """
         protocol, pump = shared.protocol, shared.pump
@@ -118,10 +103,7 @@ class Connection:
         self._hand_over: HandOver | None = None
         self._touched = False
         """Whether the connection settles at the end of this turn."""
-        self._paused = False
-        """Whether drld does not read the client, because its frames take too much memory."""
-        self._held = 0
-        """Bytes of this connection that `Memory.held` counts."""
+        self._share = Share(shared.memory)
         self._deadline: Deadline | None = None
         """The time at which the broker must have ended."""
         self._patience = Patience(pump.reactor, self._too_slow)
@@ -197,7 +179,7 @@ class Connection:
     def settle(self) -> None:
         """See `Flow.settle`."""
         self._touched = False
-        client, broker, memory = self.client, self.broker, self._shared.memory
+        client, broker, share = self.client, self.broker, self._share
         if broker.phase is Phase.UNBEGUN:
             early = self._shared.protocol.tls_after_greeting and client.stream.headed
             if broker.link.chunks or early:
@@ -208,30 +190,22 @@ class Connection:
         # The client cannot complete a frame that has begun if drld reads no more of it.
         begun = 0 if client.ended else client.stream.held
         up = self.lane.held_bytes + broker.link.queued
-        held = up + begun + client.link.queued + broker.returns.held
-        if held != self._held:
-            memory.held += held - self._held
-            self._held = held
+        if share.count(up + begun + client.link.queued + broker.returns.held):
             self._show_presence()
         if begun:
             self._patience.frame(self.reader.offset, self._begun)
-        if up or begun or self._paused:
-            # A paused client is read again at half of the bounds, so that it does not flap.
-            paused, queued, part = self._paused, broker.link.queued, memory.part
-            self._paused = (
-                up > part >> paused or queued > MOST_QUEUED >> paused or (begun > 0 and not part)
-            )
+        share.decide(up, begun, broker.link.queued)
         if self.successor is not None and not self.waiting:
             self.successor.succeed()
             self.successor = None
         if client.ended or broker.ended:
             self._end()
         else:
-            client.link.read(not self._paused and self._frames is None)
+            client.link.read(not share.paused and self._frames is None)
             if self._leaving and client.link.reads:
                 self._shared.pump.unfinished(self)
         if broker.phase in (Phase.CONNECTED, Phase.FINISHED):
-            broker.link.read(client.link.queued <= min(MOST_QUEUED, memory.part))
+            broker.link.read(client.link.queued <= min(MOST_QUEUED, self._shared.memory.part))
 
     def fail(self) -> None:
         """See `Flow.fail`."""

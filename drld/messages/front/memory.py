@@ -13,6 +13,9 @@ make no progress (`drld.messages.front.patience`).
 
 from __future__ import annotations
 
+MOST_QUEUED = 1 << 16
+"""Bytes that a socket has not taken: above it drld does not read the other side."""
+
 
 class Memory:
     """The bytes that all connections of a broker hold."""
@@ -29,3 +32,39 @@ class Memory:
     def part(self) -> int:
         """The bytes that one connection may hold now."""
         return max(self.hold - self.held, 0)
+
+
+class Share:
+    """The memory that one connection holds."""
+
+    __slots__ = ("_held", "_memory", "paused")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._held = 0
+        """The bytes of this connection that `Memory.held` counts."""
+        self.paused = False
+        """Whether drld does not read the client, because its frames take too much memory."""
+
+    def count(self, held: int) -> bool:
+        """Count all bytes that the connection holds now; return whether they have changed."""
+        if held == self._held:
+            return False
+        self._memory.held += held - self._held
+        self._held = held
+        return True
+
+    def decide(self, up: int, begun: int, queued: int) -> None:
+        """Decide whether drld reads the client.
+
+        A paused client is read again at half of the bounds, so that it does not flap.
+
+        Args:
+            up: bytes of frames that wait, and of output for the broker.
+            begun: bytes of a frame that has begun.
+            queued: bytes of output that the broker has not taken.
+        """
+        if up or begun or self.paused:
+            half, part = self.paused, self._memory.part
+            too_much = up > part >> half or queued > MOST_QUEUED >> half
+            self.paused = too_much or (begun > 0 and not part)
