@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: whoever reads one finds the old or the new contents."""
+"""Files that are replaced as a whole: a reader finds the old or the new contents."""
 
 from __future__ import annotations
 

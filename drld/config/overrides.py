@@ -24,7 +24,7 @@ def table_of(text: str) -> dict[str, str] | None:
 def edited(table: Mapping[str, Any], keys: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys to be set in a limit's table, with its overrides after the edits among them.
 
-    What is neither is left as it is, for whoever validates the table.
+    Other values stay as they are, and the validation of the table judges them.
     """
     edits = keys.get("overrides")
     if not isinstance(edits, list) or not edits or not all(isinstance(it, str) for it in edits):

@@ -23,7 +23,7 @@ def read_probes(table: ProbesTable | None, problems: Problems) -> ProbeSpec | No
     given = table.model_dump(exclude={"profile"}, exclude_none=True)
     if table.profile == "off":
         for key in given:
-            problems.add(["probes", key], 'must be left out: profile = "off" probes nobody')
+            problems.add(["probes", key], 'must be left out: profile = "off" probes no peer')
         return None
     for key in ("period", "timeout"):
         if key in given:

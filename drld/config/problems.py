@@ -124,7 +124,7 @@ class Problems:
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """Which of the known names may have been meant, or which there are."""
+    """A hint at the known name that the operator may have meant, or at all known names."""
     abbreviated = [other for other in known if name and other.startswith(name)]
     if close := difflib.get_close_matches(name, known, n=1) or abbreviated:
         return f'did you mean "{close[0]}"?'

@@ -162,10 +162,10 @@ class PeerTable(Table):
     """
 
     name: Name
-    """That limiter's `name`."""
+    """The peer's `name`."""
     address: Endpoint
-    """That limiter's `listen`: of the address family of this one's, and loopback only if this one's
-    is."""
+    """The peer's `listen`: of the same address family as this limiter's, and loopback only if this
+    limiter's is."""
 
 
 class RegistryTable(Table):
@@ -253,7 +253,7 @@ class LimitTable(Table):
 
     @property
     def default_allocator(self) -> str | None:
-        """That of a limit without the key; None: that of all limits."""
+        """The allocator of a limit without the key; None: that of all planes."""
         return None
 
     @abstractmethod

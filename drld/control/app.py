@@ -110,7 +110,7 @@ PUBLIC: tuple[Maker, ...] = (metrics_routes,)
 
 
 def make_app(backend: Backend, turns: Turns) -> ASGIApp:
-    """The application that answers for `backend`, and takes turns with whoever else does."""
+    """The application that answers for `backend`; it shares `turns` with other servers."""
     makers = (*_OWN, *(plane.routes for plane in registered("routes")))
     return application([route for routes in makers for route in routes(backend, turns)])
 

@@ -198,7 +198,7 @@ class Connections:
         return most if self._open[self.group(peer)] < most // 2 else 0
 
     def group(self, _peer: object) -> object:
-        """Which clients count with this one."""
+        """The group of this client; the clients of a group share their places."""
         return None
 
     def stream(self, sock: trio.socket.SocketType) -> trio.abc.Stream:

@@ -48,7 +48,7 @@ class HttpPeer(NamedTuple):
     host: str
     port: int
     loopback: bool
-    """Whether it asked an address that only this host has."""
+    """Whether the client asked a loopback address."""
 
     def __str__(self) -> str:
         return format_endpoint(self.host, self.port)
@@ -113,7 +113,7 @@ class HttpConnections(Connections):
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve whoever comes to one address, until cancelled."""
+        """Serve the clients of one address, until cancelled."""
         await self.accept(trio.socket.from_stdlib_socket(listener), task_status)
 
     def peer(self, sock: trio.socket.SocketType, address: object) -> HttpPeer:
@@ -138,7 +138,7 @@ class HttpConnections(Connections):
         return tcp if context is None else over_tls(tcp, context, self._turns)
 
     async def pause(self) -> None:
-        """Keep to the pace, on all addresses together."""
+        """Wait until the next client may be accepted; all addresses share the pace."""
         async with self._pace:
             await trio.sleep(ACCEPT_PAUSE_S)
 
@@ -160,7 +160,7 @@ class TakingTurns(trio.abc.Stream):
         return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send."""
+        """Send data; TLS has worked on it already."""
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -168,7 +168,7 @@ class TakingTurns(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Close."""
+        """Close the stream below."""
         await self._stream.aclose()
 
 
