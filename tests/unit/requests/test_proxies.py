@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import httpx
 import trio
 
+from drld import config
+from drld.model import Enforcement
+from drld.requests.datapath import RequestDatapath
+from drld.requests.spec import ITEM
 from testbed.programs import environment, program
 
 from .test_daemons import ROOT, ports
@@ -114,6 +120,45 @@ async def test_nginx_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
             file.write_text(NGINX.format(directory=tmp_path, port=port, locations=locations))
             command = [program("nginx"), "-p", str(tmp_path), "-c", str(file), "-e", str(log)]
             await protected(made, port, command, log, failing=500, ended=0)
+
+
+async def test_nginx_limits_each_user_as_the_ten_minutes_say(tmp_path: Path) -> None:
+    """Step 4: basic authentication, and the user in the question."""
+    (port,) = ports(1, trio.socket.SOCK_STREAM)
+    text = Path("docs/requests.example.toml").read_text(encoding="utf-8")
+    assert "`&user=$remote_user`" in PAGE
+    assert "`api-user`" in PAGE
+    datapath = RequestDatapath(Random(1), b"of this daemon")
+    found = [it for it in config.parse(text, "f").limits if it.name == "api-user"]
+    small = [replace(it, policy=replace(it.policy, burst=3 * ITEM)) for it in found]
+    datapath.attach([(it, Enforcement()) for it in small], 0)
+    users = tmp_path / "users"
+    users.write_text("alice:{PLAIN}secret\nbob:{PLAIN}secret\n")
+    with trio.fail_after(600):
+        async with front(tmp_path, datapath) as made:
+            asked = at(block("nginx"), made).replace(
+                "$remote_addr;", "$remote_addr&user=$remote_user;"
+            )
+            locations = f'auth_basic "a"; auth_basic_user_file {users};\n{asked}'
+            file, log = tmp_path / "nginx.conf", tmp_path / "error"
+            file.write_text(NGINX.format(directory=tmp_path, port=port, locations=locations))
+            command = [program("nginx"), "-p", str(tmp_path), "-c", str(file), "-e", str(log)]
+            async with trio.open_nursery() as nursery:
+                process = await nursery.start(partial(trio.run_process, command, check=False))
+                async with httpx.AsyncClient(
+                    base_url=f"http://127.0.0.1:{port}", timeout=60
+                ) as http:
+                    codes: dict[str, list[int]] = {"alice": [], "bob": []}
+                    while len(codes["bob"]) < 4:
+                        for user, its in codes.items():
+                            try:
+                                answer = await http.get("/", auth=(user, "secret"))
+                            except httpx.ConnectError:
+                                assert process.returncode is None, log.read_text()
+                                break
+                            its.append(answer.status_code)
+                process.send_signal(signal.SIGTERM)
+            assert codes == {user: [200, 200, 200, 429] for user in codes}, log.read_text()
 
 
 async def test_haproxy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
