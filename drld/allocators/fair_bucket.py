@@ -27,8 +27,8 @@ Flows that share a bucket do not all lose packets at once. So the depth falls wi
 of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
 to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
 more. A limiter with a trickle has no more, or a fleet that wakes up after keepalives would have
-`DEPTH_ITEMS` packets each. A limiter whose traffic came in bursts lately has a depth of the largest
-one, up to a whole burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket
+`DEPTH_ITEMS` packets each. A limiter whose traffic comes in bursts has the depth that these need,
+up to a burst of the limit (drld.allocators.burst_need). A limiter claims the tokens that its bucket
 lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
 want them.
 
@@ -84,7 +84,7 @@ class FairBucket:
         self._margin = margin
         self._need = BurstNeed()
         self._tokens = math.inf
-        """Tokens of the datapath's bucket, as far as ticks can tell."""
+        """The most tokens that the datapath's bucket can hold now."""
         self._missing = 0.0
         """Tokens that this bucket lacks of an idle limiter's depth."""
         self._burst_missing = 0.0
@@ -94,9 +94,9 @@ class FairBucket:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing changes while the limiter is idle: its bucket is shallow once no burst is
-        remembered, and its account is full after a while."""
-        return not self._need.peak and self.account.missing <= LEAST_MISSING
+        """Whether nothing changes while the limiter is idle: no burst is remembered that makes its
+        bucket deep, and its account is full."""
+        return self._need.settled and self.account.missing <= LEAST_MISSING
 
     @property
     def wanted_rate(self) -> float:
@@ -114,41 +114,33 @@ class FairBucket:
         `weight` is what the limiter tells its peers next.
         """
         wanted, strict = _rates(weight, view, limit)
-        idle = not weight + view.remote
         interval_s = interval_ns / NS_PER_S
-        idle_tokens = IDLE_ITEMS * limit.item
-        static = limit.static_rate / limit.rate
-        idle_depth = static * min(2 * limit.burst, IDLE_S * limit.rate) + idle_tokens
-        least_depth = max(DEPTH_S * limit.static_rate, limit.item)
-        least_depth = min(least_depth, DEPTH_ITEMS * limit.item)
-        depth = max(_depth(limit.burst, wanted / limit.rate) + limit.item, idle_depth)
-        if TRICKLE_S * _arriving(demand) > idle_tokens:
-            depth = max(depth, least_depth)
-        # One limiter alone needs no more than the limit's burst.
-        depth = min(depth, max(limit.burst, idle_tokens))
-        loan = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
-        capacity = max(loan, limit.static_burst) + max(least_depth, idle_tokens)
+        idle_depth, least_depth = _idle_depth(limit), _least_depth(limit)
         burst = _depth(limit.burst, strict / limit.rate)
+        loan = max(2 * view.news_ns / NS_PER_S, LOAN_S) * limit.static_rate
+        capacity = max(loan, limit.static_burst) + least_depth + burst
         account = self.account
-        account.settle(
-            demand.forwarded_tokens, (1 + self._margin) * strict, capacity + burst, interval_s
-        )
+        account.settle(demand.forwarded_tokens, (1 + self._margin) * strict, capacity, interval_s)
         # What only an idle fleet allows is not claimed. The claim itself would take it away, so the
         # fleet would never come to rest. The static share fills it.
-        self._owed = max(account.missing - burst * idle, 0.0)
-        # After a late or an extra tick, the next interval may be longer than the last.
-        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        idle_fleet = not weight + view.remote
+        self._owed = max(account.missing - burst * idle_fleet, 0.0)
         filled = self.fill_rate * interval_s
         arrived = demand.instant_rate * interval_s
         need = min(self._need.update(arrived, filled, interval_ns), limit.burst)
-        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
-        paid = min(need, account.spare(wanted, longest_s))
-        depth = account.depth(max(depth, paid), limit.item)
+        depth = max(_depth(limit.burst, wanted / limit.rate) + limit.item, idle_depth)
+        if TRICKLE_S * _arriving(demand) > IDLE_ITEMS * limit.item:
+            depth = max(depth, least_depth)
+        # One limiter alone needs no more than the limit's burst.
+        depth = min(depth, max(limit.burst, IDLE_ITEMS * limit.item))
+        depth = account.depth(max(depth, need), limit.item)
         # A datapath that went on without its daemon has not forwarded what it did not have.
         self._tokens = min(max(self._tokens + filled - demand.forwarded_tokens, 0.0), depth)
+        # After a late or an extra tick, the next interval may be longer than the last.
+        longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
+        self.fill_rate = account.fill_rate(wanted, self._tokens, longest_s)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
         self._burst_missing = max(min(need, account.capacity) - self._tokens, 0.0)
-        self.fill_rate = account.fill_rate(wanted, depth, longest_s)
         return depth
 
 
@@ -164,6 +156,18 @@ def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, floa
     fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
     # While no limiter has a demand, each has its static share.
     return fill_rate, strict if total else limit.static_rate
+
+
+def _idle_depth(limit: InForce) -> float:
+    """Depth of an idle limiter, tokens."""
+    static = limit.static_rate / limit.rate
+    return static * min(2 * limit.burst, IDLE_S * limit.rate) + IDLE_ITEMS * limit.item
+
+
+def _least_depth(limit: InForce) -> float:
+    """Least depth of a limiter with traffic, tokens."""
+    least = min(max(DEPTH_S * limit.static_rate, limit.item), DEPTH_ITEMS * limit.item)
+    return max(least, IDLE_ITEMS * limit.item)
 
 
 def _arriving(demand: Demand) -> float:
