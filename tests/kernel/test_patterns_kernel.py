@@ -43,6 +43,8 @@ ON_NONE = ("wireguard",)
 
 HALF = 50
 """Half of the interfaces of a host with many containers."""
+AT_ONCE = 10
+"""Commands in one run of `ip`, and interfaces in a group: an emulated machine does them in time."""
 
 
 def _has(kind: str) -> bool:
@@ -77,8 +79,10 @@ def datapath(topology: Topology, request: pytest.FixtureRequest) -> Iterator[Rem
     remove(topology)
 
 
-def ip(topology: Topology, *commands: str) -> None:
-    topology.run("limiter", "ip", "-batch", "-", stdin="\n".join(commands))
+def ip(topology: Topology, *commands: str, check: bool = True) -> None:
+    for start in range(0, len(commands), AT_ONCE):
+        batch = "\n".join(commands[start : start + AT_ONCE])
+        topology.run("limiter", "ip", "-force", "-batch", "-", stdin=batch, check=check)
 
 
 def make(number: int) -> list[str]:
@@ -89,7 +93,13 @@ def make(number: int) -> list[str]:
 
 def group(number: int) -> int:
     """The group of the interface px<number>; the kernel removes all of a group in one step."""
-    return 1 + number // HALF
+    return 1 + number // AT_ONCE
+
+
+def remove_groups(topology: Topology, first: int, after: int) -> None:
+    """Remove the interfaces px<first> to px<after - 1>, a group at a time."""
+    for number in range(first, after, AT_ONCE):
+        ip(topology, f"link del group {group(number)}", check=False)
 
 
 def address(number: int) -> list[str]:
@@ -108,10 +118,10 @@ def on_top(kind: str, upper: int, lower: int) -> list[str]:
 
 def remove(topology: Topology) -> None:
     """Bridges, bonds and tunnels outlive the interfaces below them: they are removed by name."""
+    remove_groups(topology, 0, 2 * HALF)
     names = topology.within("limiter", lambda: [name for _, name in socket.if_nameindex()])
-    commands = [f"link del group {each}" for each in (group(0), group(HALF))]
-    commands += [f"link del {name}" for name in names if name.startswith(("px", "other"))]
-    topology.run("limiter", "ip", "-force", "-batch", "-", stdin="\n".join(commands), check=False)
+    left = [f"link del {name}" for name in names if name.startswith(("px", "other"))]
+    ip(topology, *left, check=False)
 
 
 def send(topology: Topology, number: int, packets: int) -> None:
@@ -178,7 +188,7 @@ def test_a_hundred_interfaces_come_and_go(topology: Topology, datapath: RemoteDa
             send(topology, number, 2)
         sent += 4 * HALF
         assert datapath.wait(1, sent).arrived_items == sent
-        ip(topology, f"link del group {group(HALF)}")
+        remove_groups(topology, HALF, 2 * HALF)
         attached_to(datapath, HALF)
     datapath.detach()
 
