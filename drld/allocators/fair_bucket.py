@@ -27,8 +27,8 @@ Flows that share a bucket do not all lose packets at once. So the depth falls wi
 of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
 to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
 more. A limiter with a trickle has no more, or a fleet that wakes up after keepalives would have
-`DEPTH_ITEMS` packets each. A limiter whose traffic comes in bursts has the depth that these need,
-up to a burst of the limit (drld.allocators.burst_need). A limiter claims the tokens that its bucket
+`DEPTH_ITEMS` packets each. A limiter whose traffic came in bursts lately has a depth of the largest
+one, up to a whole burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket
 lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
 want them.
 
@@ -84,7 +84,7 @@ class FairBucket:
         self._margin = margin
         self._need = BurstNeed()
         self._tokens = math.inf
-        """The most tokens that the datapath's bucket can hold now."""
+        """Tokens of the datapath's bucket, as far as ticks can tell."""
         self._missing = 0.0
         """Tokens that this bucket lacks of an idle limiter's depth."""
         self._burst_missing = 0.0
@@ -96,7 +96,7 @@ class FairBucket:
     def settled(self) -> bool:
         """Whether nothing changes while the limiter is idle: no burst is remembered that makes its
         bucket deep, and its account is full."""
-        return self._need.settled and self.account.missing <= LEAST_MISSING
+        return not self._need.peak and self.account.missing <= LEAST_MISSING
 
     @property
     def wanted_rate(self) -> float:
@@ -133,12 +133,14 @@ class FairBucket:
             depth = max(depth, least_depth)
         # One limiter alone needs no more than the limit's burst.
         depth = min(depth, max(limit.burst, IDLE_ITEMS * limit.item))
-        depth = account.depth(max(depth, need), limit.item)
-        # A datapath that went on without its daemon has not forwarded what it did not have.
-        self._tokens = min(max(self._tokens + filled - demand.forwarded_tokens, 0.0), depth)
         # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
-        self.fill_rate = account.fill_rate(wanted, self._tokens, longest_s)
+        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
+        paid = min(need, account.spare(wanted, longest_s))
+        depth = account.depth(max(depth, paid), limit.item)
+        self.fill_rate = account.fill_rate(wanted, depth, longest_s)
+        # A datapath that went on without its daemon has not forwarded what it did not have.
+        self._tokens = min(max(self._tokens + filled - demand.forwarded_tokens, 0.0), depth)
         self._missing = max(min(idle_depth, depth) - self._tokens, 0.0)
         self._burst_missing = max(min(need, account.capacity) - self._tokens, 0.0)
         return depth

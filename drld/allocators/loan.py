@@ -21,8 +21,8 @@ A daemon that was frozen may find that its datapath forwarded more. It owes no m
 or it would have no bandwidth for minutes.
 
 The account is settled at ticks. Between ticks the datapath's bucket stands in for the account: its
-tokens never exceed the balance. At its fill rate they do not for `LAST_TICKS` ticks, nor for
-`LAST_S`.
+tokens never exceed the balance, and the balance lasts for `LAST_TICKS` ticks, and for `LAST_S`, at
+its fill rate.
 """
 
 from __future__ import annotations
@@ -68,14 +68,25 @@ class LoanAccount:
         """Bytes that the account lacks of its capacity."""
         return 0.0 if self.balance is None else max(self.capacity - self.balance, 0.0)
 
+    def spare(self, fill_rate: float, interval_s: float) -> float:
+        """Bytes of the balance that a fill rate leaves for the depth of the bucket."""
+        if self.balance is None:
+            return 0.0
+        return self.balance - _lasting(interval_s) * max(fill_rate - self._income, 0.0)
+
     def depth(self, wanted: float, least: float) -> float:
         """Depth of the datapath's bucket, tokens: `wanted` up to the balance, at least `least`."""
         balance = wanted if self.balance is None else self.balance
         return max(min(wanted, balance), least)
 
-    def fill_rate(self, wanted: float, tokens: float, interval_s: float) -> float:
-        """Fill rate of a bucket with these tokens, tokens/s: `wanted`, if the balance pays it."""
+    def fill_rate(self, wanted: float, depth: float, interval_s: float) -> float:
+        """Fill rate of a bucket of this depth, tokens/s: `wanted`, or all that the balance pays."""
         if self.balance is None:
             return wanted
-        spare = (self.balance - tokens) / max(LAST_TICKS * interval_s, LAST_S)
+        spare = (self.balance - depth) / _lasting(interval_s)
         return max(min(wanted, self._income + spare), 0.0)
+
+
+def _lasting(interval_s: float) -> float:
+    """Time for which the balance must last, s."""
+    return max(LAST_TICKS * interval_s, LAST_S)

@@ -133,9 +133,7 @@ def overdrawn(
         account.settle(passed, earning * rate, capacity, took_ns / NS_PER_S)
         income = earning * rate
         depth = account.depth(deep * capacity, 1500)
-        bucket.settle(now_ns)
-        tokens = min(bucket.tokens + 1, depth)
-        fill = account.fill_rate(wanted * rate, tokens, interval_ns / NS_PER_S)
+        fill = account.fill_rate(wanted * rate, depth, interval_ns / NS_PER_S)
         bucket.program(Enforcement(fill_rate=int(fill), depth=int(depth)), now_ns)
         least_excess = min(least_excess, forwarded - earned)
         took_ns, passed = round(length * interval_ns), 0
@@ -182,7 +180,7 @@ class NoAccount(LoanAccount):
     def depth(self, wanted: float, least: float) -> float:
         return max(wanted, least)
 
-    def fill_rate(self, wanted: float, tokens: float, interval_s: float) -> float:
+    def fill_rate(self, wanted: float, depth: float, interval_s: float) -> float:
         return wanted
 
 

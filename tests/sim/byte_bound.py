@@ -43,7 +43,7 @@ class NoAccount(LoanAccount):
         """See `LoanAccount`."""
         return max(wanted, least)
 
-    def fill_rate(self, wanted: float, tokens: float, interval_s: float) -> float:
+    def fill_rate(self, wanted: float, depth: float, interval_s: float) -> float:
         """See `LoanAccount`."""
         return wanted
 
@@ -55,17 +55,13 @@ class Reckless(Fair):
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:
         """See `Allocator`."""
-        bucket = self._bucket
-        tokens = bucket._tokens + bucket.fill_rate * interval_ns / NS_PER_S
-        tokens = max(tokens - demand.forwarded_tokens, 0.0)
         found = super().allocate(demand, view, limit, interval_ns)
         total = found.value + view.remote
         local_limit = limit.rate * found.value / total if total else limit.static_rate
-        account = bucket.account
+        bucket, account = self._bucket, self._bucket.account
         depth = account.depth(limit.burst, BYTES.item)
-        bucket._tokens = min(tokens, depth)
         interval_s = max(interval_ns, limit.interval_ns) / NS_PER_S
-        bucket.fill_rate = account.fill_rate(local_limit, bucket._tokens, interval_s)
+        bucket.fill_rate = account.fill_rate(local_limit, depth, interval_s)
         enforcement = Enforcement(fill_rate=round(bucket.fill_rate), depth=round(depth))
         return replace(found, enforcement=enforcement)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from drld.allocators.loan import LAST_S, LoanAccount
+from drld.allocators.loan import LAST_S, LAST_TICKS, LoanAccount
 
 
 def account(*, balance: int = 10_000, capacity: int = 10_000, income: int = 1_000) -> LoanAccount:
@@ -65,11 +65,20 @@ def test_a_balance_lasts_for_two_intervals(interval_s: float, lasts_s: float) ->
     """The tokens of the bucket count; and the balance lasts a tenth of a second at least."""
     made = account(balance=8_000, income=1_000)
     assert made.balance is not None
-    rate = made.fill_rate(1e9, 3_000, interval_s)
-    assert 3_000 + rate * lasts_s == pytest.approx(made.balance + 1_000 * lasts_s)
-    assert made.fill_rate(900, 3_000, interval_s) == 900
+    depth = made.depth(3_000, 1_500)
+    rate = made.fill_rate(1e9, depth, interval_s)
+    assert depth + rate * lasts_s == pytest.approx(made.balance + 1_000 * lasts_s)
+    assert made.fill_rate(900, depth, interval_s) == 900
 
 
-def test_a_bucket_that_holds_more_than_the_balance_is_filled_more_slowly_than_the_income() -> None:
+def test_a_fill_rate_leaves_the_rest_of_the_balance_to_the_depth() -> None:
+    made = account(balance=8_000, income=1_000)
+    assert made.spare(1_000, 1.0) == 8_000
+    assert made.spare(2_000, 1.0) == 8_000 - LAST_TICKS * 1_000
+    assert made.spare(500, 1.0) == 8_000
+    assert LoanAccount().spare(500, 1.0) == 0
+
+
+def test_a_bucket_that_is_deeper_than_the_balance_is_filled_more_slowly_than_the_income() -> None:
     made = account(balance=1_400, income=1_000)
     assert made.fill_rate(5_000, made.depth(9_000, 1_500), 0.5) == pytest.approx(900)
