@@ -70,8 +70,8 @@ PART_OF_A_SHELL = {
     "drld/registry/model": "drld.config.",
     "drld/requests/registered": "drld.config.",
 }
-"""Pure folders that check tables of the configuration, and the part of a shell that they may import.
-`drld.config` itself reads the file."""
+"""Pure folders that check tables of the configuration, and the part of a shell that they may
+import. `drld.config` itself reads the file."""
 PLANES = ("drld.capture", "drld.messages", "drld.requests")
 """Kinds of traffic. They share what no plane owns."""
 DATAPATHS = ("drld.capture.kernel", "drld.capture.nfqueue")
