@@ -136,19 +136,19 @@ def test_a_chain_keeps_to_the_limit_and_uses_it(
         who=st.integers(0, 11),
         whom=st.integers(0, 4095),
     ),
-    loss=st.sampled_from([0.0, 0.0, 0.2]),
     intervals=st.sampled_from([1, 1, 4, 10]),
     reloads=st.lists(st.integers(0, 4095), max_size=10),
 )
 @settings(slow, max_examples=10)
 def test_a_cut_and_its_end_never_exceed_the_limit(
-    fabric: str, *, flows: list[int], cut: Event, loss: float, intervals: int, reloads: list[int]
+    fabric: str, *, flows: list[int], cut: Event, intervals: int, reloads: list[int]
 ) -> None:
     """The sum holds at every moment: a limiter shrinks before others stop counting it.
 
-    This holds for limits with the gossip's interval and longer ones, and during reloads.
+    This holds for limits with the gossip's interval and longer ones, and during reloads. No update
+    is lost: a lost one delays the news of a weight, and weights change at a cut.
     """
-    made = FluidFleet(fabric, flows, seed=cut.who, loss=loss, interval_ns=intervals * TICK_NS)
+    made = FluidFleet(fabric, flows, seed=cut.who, interval_ns=intervals * TICK_NS)
     assert excess_of_cuts(made, cut, reloads=reloads) <= MOST
 
 
