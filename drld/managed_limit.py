@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from drld.estimate.traffic_profile import TrafficProfile
 from drld.limiter import Limiter, Tick
@@ -10,31 +11,6 @@ from drld.model import Measurement
 from drld.police.datapath import Datapath
 from drld.policy import Mode
 from drld.spec import Target
-
-
-@dataclass(slots=True)
-class Totals:
-    """Tokens and items that the datapath counted for one limit since the daemon started."""
-
-    arrived_tokens: int = 0
-    arrived_items: int = 0
-    forwarded_tokens: int = 0
-    forwarded_items: int = 0
-    dropped_tokens: int = 0
-    dropped_items: int = 0
-    marked_tokens: int = 0
-    marked_items: int = 0
-
-    def add(self, measured: Measurement) -> None:
-        """Add the counts since the last read."""
-        self.arrived_tokens += measured.arrived_tokens
-        self.arrived_items += measured.arrived_items
-        self.forwarded_tokens += measured.forwarded_tokens
-        self.forwarded_items += measured.forwarded_items
-        self.dropped_tokens += measured.dropped_tokens
-        self.dropped_items += measured.dropped_items
-        self.marked_tokens += measured.marked_tokens
-        self.marked_items += measured.marked_items
 
 
 @dataclass(slots=True)
@@ -52,7 +28,8 @@ class ManagedLimit:
     last: Tick | None = None
     ticked_ns: int = 0
     """Time of the last counts in `totals`, ns."""
-    totals: Totals = field(default_factory=Totals)
+    totals: Measurement = field(default_factory=partial(Measurement, 0))
+    """The counts since the daemon started."""
     target: Target | None = None
     profile: TrafficProfile | None = None
     """The rates that the limit's traffic would have needed; None: no traffic came, or the limit is
@@ -64,7 +41,7 @@ class ManagedLimit:
 
     def observe(self, measured: Measurement, now_ns: int) -> None:
         """Take in what the datapath counted until now."""
-        self.totals.add(measured)
+        self.totals = self.totals.plus(measured)
         if self.limiter.policy.mode is Mode.ENFORCE:
             self.profile = None
             return

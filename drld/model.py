@@ -76,6 +76,21 @@ class Measurement:
     """Whether items waited for their tokens at every moment since the last read. Their senders may
     be held back, so that less arrives than they want to send."""
 
+    def plus(self, later: Measurement) -> Measurement:
+        """The counters of two measurements in a row, without flows, backlog and saturation."""
+        return Measurement(
+            self.interval_ns + later.interval_ns,
+            self.arrived_tokens + later.arrived_tokens,
+            self.arrived_items + later.arrived_items,
+            self.forwarded_tokens + later.forwarded_tokens,
+            self.forwarded_items + later.forwarded_items,
+            self.dropped_tokens + later.dropped_tokens,
+            self.dropped_items + later.dropped_items,
+            marked_tokens=self.marked_tokens + later.marked_tokens,
+            marked_items=self.marked_items + later.marked_items,
+            owed_tokens=self.owed_tokens + later.owed_tokens,
+        )
+
 
 class SampledFlow(Protocol):
     """The estimators' knowledge of one flow of the sample."""

@@ -56,7 +56,7 @@ class Target:
         """The same as values of JSON."""
         return {**self.written()}
 
-    def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002
+    def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002 -- for packets
         """The same target, where this host calls the fleet's interfaces by other names."""
         return self
 

@@ -9,6 +9,7 @@ and arrival times as integers.
 from __future__ import annotations
 
 import struct
+import sys
 from typing import NamedTuple
 
 NETLINK_NETFILTER = 12
@@ -52,7 +53,7 @@ class Failure(NamedTuple):
 
 
 def _swap16(value: int) -> int:
-    return struct.unpack("=H", struct.pack(">H", value))[0]  # type: ignore[no-any-return]
+    return int.from_bytes(value.to_bytes(2, "big"), sys.byteorder)
 
 
 def _message(kind: int, queue: int, attributes: bytes, flags: int = 0) -> bytes:

@@ -79,7 +79,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     # Each process has a directory of its own in the run's; outside fixtures it has no public name.
-    own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # private
     with (
         (own.parent / "turnstile.lock").open("w") as turnstile,
         (own.parent / "running.lock").open("w") as lock,

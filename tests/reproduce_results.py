@@ -321,7 +321,10 @@ def figure_9(
     fair: Rate | None = None,
 ) -> Results:
     """5 Mbit/s for two limiters, 30 s in three phases."""
-    idle: Rate = lambda time_s: 0.0 if 10 <= time_s < 20 else 2.5  # noqa: E731
+
+    def idle(time_s: float) -> float:
+        return 0.0 if 10 <= time_s < 20 else 2.5
+
     runs = [
         a_run(name, 1, limiters={"l1": rate, "l2": idle}, seconds=30.0, jain=None)
         for name, rate in (

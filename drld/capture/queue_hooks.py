@@ -198,7 +198,7 @@ def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
 
 
 def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:
-    collapsed = ipaddress.collapse_addresses(networks)  # type: ignore[type-var]  # of one family
+    collapsed = ipaddress.collapse_addresses(networks)  # type: ignore[type-var]  # one family
     return tuple(str(network) for network in collapsed)
 
 

@@ -4,6 +4,7 @@ drld's own membership has a record of each peer: N in a daemon, and N**2 in a si
 no records. They report every peer as connected, and do not notice a death. The targets of a round
 are different random peers, or the family in a tree.
 """
+# ruff: noqa: ARG002 -- a membership that knows all needs few of the arguments of one that learns
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ class AllConnected(Membership):
         self._all_connected = cast(frozenset[str], others)
         return others
 
-    def connected(self, now_ns: int) -> frozenset[str]:  # noqa: ARG002
+    def connected(self, now_ns: int) -> frozenset[str]:
         """See `Membership`."""
         return self._all_connected
 
-    def steady(self, now_ns: int) -> bool:  # noqa: ARG002
+    def steady(self, now_ns: int) -> bool:
         """See `Membership`."""
         return True
 
@@ -82,23 +83,23 @@ class KnownMembership(AllConnected, PushsumMembership):
         picked = rng.sample(range(others), self.branching)
         return [self._everybody[index + (index >= self._me)] for index in picked]
 
-    def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:  # noqa: ARG002 -- of the interface
+    def heartbeat(self, peer: str, now_ns: int) -> PushsumUpdate:
         """See `Membership`; updates have no numbers, as none can be missed."""
         return PushsumUpdate(HEARTBEAT, 0, Quantity.RATE, True, 0.0, epoch=0, weight=0.0)
 
-    def receive(self, peer: str, update: Update, now_ns: int) -> None:  # noqa: ARG002
+    def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """See `Membership`."""
         self._heard_ns = now_ns
 
-    def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:  # noqa: ARG002
+    def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
         """See `Membership`."""
         self._heard_ns = now_ns
 
-    def fresh(self, peer: str, now_ns: int) -> bool:  # noqa: ARG002
+    def fresh(self, peer: str, now_ns: int) -> bool:
         """See `Membership`."""
         return True
 
-    def both_ways(self, peer: str, now_ns: int) -> bool:  # noqa: ARG002
+    def both_ways(self, peer: str, now_ns: int) -> bool:
         """See `Membership`."""
         return True
 
@@ -141,7 +142,7 @@ class KnownTree(AllConnected, TreeMembership):
         self._children = dict.fromkeys(children, Count(1, 0))
         self._heartbeats_sent = 0
 
-    def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
+    def targets(self, rng: Random) -> list[str]:
         """See `Membership`."""
         return [*self._children] if self.parent is None else [self.parent, *self._children]
 
@@ -157,23 +158,23 @@ class KnownTree(AllConnected, TreeMembership):
         """See `Membership`."""
         self.take(peer, update, now_ns)
 
-    def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:  # noqa: ARG002
+    def take(self, peer: str, update: TreeUpdate, now_ns: int) -> None:
         """See `Membership`."""
         self._heard_ns = now_ns
 
-    def hears(self, peer: str, now_ns: int) -> bool:  # noqa: ARG002
+    def hears(self, peer: str, now_ns: int) -> bool:
         """See `TreeMembership`."""
         return True
 
-    def rest_members(self, now_ns: int) -> int:  # noqa: ARG002
+    def rest_members(self, now_ns: int) -> int:
         """See `TreeMembership`; has no effect."""
         return 1
 
     def named(
         self,
-        others: int,  # noqa: ARG002
-        now_ns: int,  # noqa: ARG002
-        without: Set[str] = frozenset(),  # noqa: ARG002
+        others: int,
+        now_ns: int,
+        without: Set[str] = frozenset(),
     ) -> tuple[frozenset[str], int]:
         """See `TreeMembership`."""
         return self._all_connected, 0

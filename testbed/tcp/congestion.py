@@ -51,7 +51,7 @@ class Congestion:
                 return
         self._avoid(delivered, now_ns, least_rtt_ns)
 
-    def _avoid(self, delivered: int, now_ns: int, least_rtt_ns: int) -> None:  # noqa: ARG002
+    def _avoid(self, delivered: int, now_ns: int, least_rtt_ns: int) -> None:  # noqa: ARG002 -- CUBIC
         """Congestion avoidance: one segment a window."""
         self._add(delivered, self.window)
 

@@ -157,7 +157,7 @@ class Observer:
         self._changed = threading.Condition()
         subscribed = threading.Event()
         self._client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2  # type: ignore[attr-defined]
+            mqtt.CallbackAPIVersion.VERSION2  # type: ignore[attr-defined]  # it re-exports it without saying so
         )
         self._client.on_message = self._hear
         self._client.on_subscribe = lambda *_: subscribed.set()

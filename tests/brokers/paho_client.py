@@ -34,7 +34,7 @@ def publish(asked: Job) -> Heard:
             lost.append(str(reason))
 
     client = mqtt.Client(
-        mqtt.CallbackAPIVersion.VERSION2,  # type: ignore[attr-defined]
+        mqtt.CallbackAPIVersion.VERSION2,  # type: ignore[attr-defined]  # it re-exports it without saying so
         protocol=mqtt.MQTTv5 if asked.version == 5 else mqtt.MQTTv311,
     )
     client.on_message = on_message
@@ -52,7 +52,7 @@ def publish(asked: Job) -> Heard:
     for number in range(asked.count):
         properties = None
         if asked.alias:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho has no types here
             properties.TopicAlias = 1
         topic = "" if asked.alias and number else asked.topic
         payload = asked.payload(number)

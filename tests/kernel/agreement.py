@@ -10,6 +10,7 @@ import functools
 import sys
 from collections.abc import Mapping
 from ipaddress import ip_network
+from typing import Any
 
 from drld.capture import kernel_layout as layout
 from drld.capture.flow_identity import flow_identity
@@ -47,11 +48,11 @@ def limit(
     prefix: str | None = None,
     excess: Excess = Excess.DROP,
     flow: SourcePrefix | None = None,
-    **conditions: object,
+    **conditions: Any,
 ) -> LimitSpec:
     """A limit on what goes out."""
     destination = ip_network(prefix) if prefix else None
-    match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)  # type: ignore[arg-type]  # whatever conditions the caller names
+    match = Match(INTERFACE, Direction.OUT, destination=destination, **conditions)
     return limit_spec(id=number, name=f"l{number}", match=match, excess=excess, flow=flow)
 
 

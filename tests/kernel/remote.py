@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -78,22 +79,9 @@ class RemoteDatapath:
         """The counts of a limit since attach; flows are those of the last read."""
         new: Measurement = self._call("read", limit_id)
         old = self.totals.get(limit_id, Measurement(0))
-        self.totals[limit_id] = Measurement(
-            interval_ns=old.interval_ns + new.interval_ns,
-            arrived_tokens=old.arrived_tokens + new.arrived_tokens,
-            arrived_items=old.arrived_items + new.arrived_items,
-            forwarded_tokens=old.forwarded_tokens + new.forwarded_tokens,
-            forwarded_items=old.forwarded_items + new.forwarded_items,
-            dropped_tokens=old.dropped_tokens + new.dropped_tokens,
-            dropped_items=old.dropped_items + new.dropped_items,
-            flows=new.flows,
-            hits={
-                flow: old.hits.get(flow, 0) + new.hits.get(flow, 0)
-                for flow in {**old.hits, **new.hits}
-            },
-            marked_tokens=old.marked_tokens + new.marked_tokens,
-            marked_items=old.marked_items + new.marked_items,
-        )
+        flows = {**old.hits, **new.hits}
+        hits = {flow: old.hits.get(flow, 0) + new.hits.get(flow, 0) for flow in flows}
+        self.totals[limit_id] = replace(old.plus(new), flows=new.flows, hits=hits)
         return self.totals[limit_id]
 
     def wait(self, limit_id: int, packets: int) -> Measurement:

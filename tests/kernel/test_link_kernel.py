@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -109,7 +110,7 @@ async def test_a_delay_line_that_dies_is_reported(workspace: Path) -> None:
 
 
 async def test_rates_come_and_go(workspace: Path, make_links: MakeLinks) -> None:
-    def qdiscs() -> list[dict[str, object]]:
+    def qdiscs() -> list[dict[str, Any]]:
         shown = netns.run(
             ["tc", "-j", "-netns", netns.namespace("wan"), "qdisc", "show", "dev", LINK]
         )
@@ -121,7 +122,7 @@ async def test_rates_come_and_go(workspace: Path, make_links: MakeLinks) -> None
         for rate in (250_000, 500_000):
             links.set_rate(LINK, rate, None)
             (tbf,) = qdiscs()
-            assert tbf["options"]["rate"] == rate  # type: ignore[index]
+            assert tbf["options"]["rate"] == rate
         links.set_rate(LINK, None, None)
         assert qdiscs() == []
         links.set_rate(LINK, None, None)

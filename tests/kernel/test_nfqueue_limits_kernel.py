@@ -72,7 +72,8 @@ def test_tcp_arrives_whole_at_the_rate_of_the_bucket(
     topology: Topology, start: Start, family: int
 ) -> None:
     payload = bytes(range(256)) * 500
-    bucket = Enforcement(fill_rate=100_000, depth=20_000)
+    depth = 20_000
+    bucket = Enforcement(fill_rate=100_000, depth=depth)
     datapath = start()
     datapath.attach((limit(1, "out0", SINK[family], protocol=TCP_NUMBER), bucket))
 
@@ -108,7 +109,7 @@ def test_tcp_arrives_whole_at_the_rate_of_the_bucket(
     assert sum(map(len, captured)) == total.forwarded_tokens
     assert total.arrived_tokens == total.forwarded_tokens + total.dropped_tokens
     elapsed_s = total.interval_ns / NS_PER_S
-    assert total.forwarded_tokens <= bucket.depth + bucket.fill_rate * elapsed_s  # type: ignore[operator]
+    assert total.forwarded_tokens <= depth + bucket.fill_rate * elapsed_s
 
 
 def _tcp(packet: bytes) -> bool:
@@ -163,10 +164,10 @@ def test_later_fragments_fall_under_prefix_limits_but_not_under_port_limits(
     udp: Packet = UDP(sport=1, dport=9000) / Raw(bytes(3000))
     parts: list[Packet]
     if family == 4:
-        parts = fragment(IP(src=SOURCE[4], dst=SINK[4], id=7) / udp, 1400)  # type: ignore[no-untyped-call]
+        parts = fragment(IP(src=SOURCE[4], dst=SINK[4], id=7) / udp, 1400)  # type: ignore[no-untyped-call]  # scapy has no types
     else:
         whole: Packet = IPv6(src=SOURCE[6], dst=SINK[6]) / IPv6ExtHdrFragment(id=7) / udp
-        parts = fragment6(whole, 1400)  # type: ignore[no-untyped-call]
+        parts = fragment6(whole, 1400)  # type: ignore[no-untyped-call]  # scapy has no types
     packets = [bytes(part) for part in parts]
     assert len(packets) == 3
     datapath = start()

@@ -56,7 +56,7 @@ LIMITS = st.builds(
     st.lists(st.tuples(LIMITS, RECORDS), min_size=1, max_size=3),
     st.lists(st.tuples(st.sampled_from(FRAMES), st.integers(0, 30)), min_size=1, max_size=40),
 )
-def test_an_explanation_agrees_with_the_verdict(pairs, traffic) -> None:  # type: ignore[no-untyped-def]
+def test_an_explanation_agrees_with_the_verdict(pairs, traffic) -> None:  # type: ignore[no-untyped-def]  # strategies
     limits = []
     for number, (limit, record) in enumerate(pairs, 1):
         policy = replace(limit.policy, id=number, name=f"l{number}")

@@ -162,10 +162,10 @@ def test_properties_as_paho_writes_them(extra: dict[str, Any]) -> None:
         "user_property": "UserProperty",
         "topic_alias": "TopicAlias",
     }
-    made = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    made = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho has no types here
     for name, value in extra.items():
         setattr(made, names[name], value)
-    block = made.pack()  # type: ignore[no-untyped-call]
+    block = made.pack()  # type: ignore[no-untyped-call]  # paho has no types here
     data = packet(0x30, b"\0\1t", block, b"payload")
     reader = PROTOCOLS["mqtt"].reader(MAX_FRAME)
     login = LoginPackageFactor.build_package("c", None, None, True, 0, protocol_of(5))

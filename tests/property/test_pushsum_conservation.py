@@ -40,7 +40,7 @@ class Sum:
 class Ledger(BareFleet):
     """Limiters of push-sum, and the ledger."""
 
-    fabrics: dict[str, PushSum]  # type: ignore[assignment]
+    fabrics: dict[str, PushSum]  # type: ignore[assignment]  # narrower
 
     def __init__(self, size: int) -> None:
         super().__init__("pushsum", size, branching=2)

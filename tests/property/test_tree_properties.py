@@ -33,7 +33,7 @@ def test_no_choice_of_parents_makes_a_loop(
     for name in names:
         steps = 0
         while name in parent:
-            name = parent[name]  # noqa: PLW2901 - up the tree
+            name = parent[name]  # noqa: PLW2901 -- up the tree
             steps += 1
             assert steps < len(names)
 

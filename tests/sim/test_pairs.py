@@ -22,7 +22,7 @@ def taken_over(shares: dict[str, float], *, dies: bool) -> PacketFleet:
     def route(name: str, number: int) -> None:
         send(active[-1], number)
 
-    fleet.packet = route  # type: ignore[method-assign]
+    fleet.packet = route  # type: ignore[method-assign]  # by source
     for number in range(4):
         fleet.elastic("the active one", number)
     fleet.run_until(TAKEOVER_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from testbed.tcp.sender import State
 from .tcp_pair import MS, RTT_NS, Pair, first_copies
 
 
-def started(ms: float, **given: object) -> Pair:
-    pair = Pair(**given)  # type: ignore[arg-type] # as the constructor's
+def started(ms: float, **given: Any) -> Pair:
+    pair = Pair(**given)
     pair.sender.start()
     pair.run(ms)
     return pair

@@ -18,7 +18,7 @@ SIZES = [2, 3, 10, 50]
 
 def started(size: int, seed: int, **conditions: float) -> Fleet:
     """A fleet that knows itself."""
-    made = fleet("tree", size, seed, Conditions(**conditions))  # type: ignore[arg-type]
+    made = fleet("tree", size, seed, Conditions(**conditions))  # type: ignore[arg-type]  # all are numbers
     made.run(start_up("tree", size) + 20)
     assert made.connected() == {size - 1}
     return made

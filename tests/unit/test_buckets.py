@@ -247,7 +247,7 @@ def replicas(count: int = 4, capacity: int = 40) -> dict[str, Replica]:
     names = [f"l{number}" for number in range(count)]
     policy = Policy(capacity, 1, 100 * S)
     return {
-        name: Replica(lambda _key, origin=origin: ledger(policy, origin),  # type: ignore[misc]
+        name: Replica(lambda _key, origin=origin: ledger(policy, origin),  # type: ignore[misc]  # a default is untyped
                       [peer for peer in names if peer != name], slack=Slack(9 * S))
         for origin, name in enumerate(names, 1)
     }  # fmt: skip

@@ -40,7 +40,7 @@ def test_changed_keys(change: dict[str, Any], found: list[tuple[str, Any]]) -> N
     compared = differences(tables(BASE), tables({**BASE, **change}))
     kinds = ["added" if "gossip" in change else "changed"] * len(found)
     assert compared == [
-        Difference(table, kind, keys)  # type: ignore[arg-type]
+        Difference(table, kind, keys)  # type: ignore[arg-type]  # a literal
         for (table, keys), kind in zip(found, kinds, strict=True)
     ]
 

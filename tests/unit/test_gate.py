@@ -1,6 +1,7 @@
 import struct
 from ipaddress import ip_network
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,8 @@ IN, OUT = Direction.IN, Direction.OUT
 OPEN = Enforcement()
 
 
-def limit(
-    limit_id: int, on_failure: OnFailure = OnFailure.SHARE, **conditions: object
-) -> LimitSpec:
-    match = Match("eth1", OUT, **conditions)  # type: ignore[arg-type]
+def limit(limit_id: int, on_failure: OnFailure = OnFailure.SHARE, **conditions: Any) -> LimitSpec:
+    match = Match("eth1", OUT, **conditions)
     return limit_spec(id=limit_id, match=match, on_failure=on_failure)
 
 

@@ -1,5 +1,6 @@
 import random
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from drld.spec import LimitSpec
 from ..factories import limit_spec
 
 
-def limit(number: int, **conditions: object) -> LimitSpec:
-    match = Match("eth0", Direction.OUT, **conditions)  # type: ignore[arg-type] # any of them
+def limit(number: int, **conditions: Any) -> LimitSpec:
+    match = Match("eth0", Direction.OUT, **conditions)
     return limit_spec(id=number, name=f"l{number}", match=match)
 
 
@@ -126,8 +127,8 @@ def test_a_packet_never_falls_under_more_than_the_bound() -> None:
                 assert len(met) <= bound
 
 
-def inside(address: str, network: object) -> bool:
-    return network is None or ip_network(address).subnet_of(network)  # type: ignore[arg-type]
+def inside(address: str, network: Any) -> bool:
+    return network is None or ip_network(address).subnet_of(network)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ TCP, UDP = 6, 17
 OUT = Direction.OUT
 
 
-def limit(limit_id: int, interface: str = "eth1", **conditions: object) -> LimitSpec:
-    match = replace(Match(interface, OUT), **conditions)  # type: ignore[arg-type]
+def limit(limit_id: int, interface: str = "eth1", **conditions: Any) -> LimitSpec:
+    match = replace(Match(interface, OUT), **conditions)
     return limit_spec(id=limit_id, name=f"limit-{limit_id}", match=match)
 
 

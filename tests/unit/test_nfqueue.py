@@ -60,7 +60,7 @@ def test_the_hook_tells_the_direction(
         lambda data, interface, direction, mark, now: seen.append((interface, direction.value)),
     )
     for hook in range(5):
-        datapath._verdict(FakePacket(hook, 1, 2))  # type: ignore[arg-type]
+        datapath._verdict(FakePacket(hook, 1, 2))  # type: ignore[arg-type]  # a stand-in
     assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
 
 
@@ -74,12 +74,12 @@ def test_without_descriptors_an_interface_is_the_last_known_one(
     datapath._earlier = {1: "eth0"}
     assert datapath._resolve(1) == "eth0"
     # One that was never known: the packet is an error, and not one without limits.
-    assert not datapath._verdict(FakePacket(indev=7))  # type: ignore[arg-type]
+    assert not datapath._verdict(FakePacket(indev=7))  # type: ignore[arg-type]  # a stand-in
     assert datapath.counters()["errors"] == 1
 
 
 def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> None:
-    assert datapath._verdict(FakePacket(indev=2**31 - 1))  # type: ignore[arg-type]
+    assert datapath._verdict(FakePacket(indev=2**31 - 1))  # type: ignore[arg-type]  # a stand-in
     counters = datapath.counters()
     assert (counters["unmatched"], counters["errors"]) == (1, 0)
 
@@ -97,7 +97,7 @@ def test_every_packet_gets_one_verdict(
     monkeypatch.setattr(datapath._gate, "judge", fail)
     datapath._gate.fail_open = fail_open
     with caplog.at_level(logging.ERROR):
-        verdicts = [datapath._verdict(FakePacket()) for _ in range(100)]  # type: ignore[arg-type]
+        verdicts = [datapath._verdict(FakePacket()) for _ in range(100)]  # type: ignore[arg-type]  # a stand-in
     assert verdicts == [fail_open] * 100
     assert datapath.counters()["errors"] == 100
     # The log is not flooded: 1, 2, 4, ... 64.
@@ -170,7 +170,7 @@ def test_a_queue_copies_whole_packets_without_the_right_to_force_its_buffer(
 
     Socket.options.clear()
     queue = PacketQueue.__new__(PacketQueue)
-    queue._whole, queue.number, queue._socket = False, 7, Socket()  # type: ignore[assignment]
+    queue._whole, queue.number, queue._socket = False, 7, Socket()  # type: ignore[assignment]  # a stand-in
     queue.copy(whole=True)
     assert queue._whole
     assert (socket.SO_RCVBUF in Socket.options) is (refused is not None)

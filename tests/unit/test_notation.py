@@ -64,7 +64,7 @@ def test_a_packet_is_read_as_it_is_written(packet: Packet) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_a_sound_packet_is_the_same_in_words_and_in_bytes(rng: object) -> None:
-    data = packet_of(random_frame(rng))  # type: ignore[arg-type]
+    data = packet_of(random_frame(rng))  # type: ignore[arg-type]  # a Random
     if data:
         header = read(data.hex()).header
         if header.defect is None and header.later_fragment == header.fragment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,8 @@ def test_the_matcher_forgets_interfaces_that_it_cannot_keep(
     assert len(found._out) <= 12
 
 
-def limit(interface: str, on_failure: OnFailure = OnFailure.CLOSED, **match: object) -> LimitSpec:
-    return limit_spec(match=Match(interface, OUT, **match), on_failure=on_failure)  # type: ignore[arg-type]
+def limit(interface: str, on_failure: OnFailure = OnFailure.CLOSED, **match: Any) -> LimitSpec:
+    return limit_spec(match=Match(interface, OUT, **match), on_failure=on_failure)
 
 
 def test_rules_in_the_languages_of_both_tools() -> None:

@@ -86,7 +86,7 @@ def canned() -> dict[str, Any]:
     )  # fmt: skip
     results = {"two": result}
     found = summarize(FIGURE, evaluate(Results(results)), ["two.png"], results, quick=True)
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # JSON
 
 
 def test_a_summary_says_what_holds_and_what_is_missing() -> None:

@@ -71,7 +71,7 @@ async def carry_out(
     room = Room(choices.pop("jobs", 2), 2)
     carried = Campaign(series, Setting(out / RUNS, room, **choices), Board(said), progressed)
     if answers is not None:
-        carried._answer = answers  # type: ignore[method-assign]
+        carried._answer = answers  # type: ignore[method-assign]  # no process
     await carried.carry_out()
     return said.getvalue(), carried
 

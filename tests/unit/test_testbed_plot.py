@@ -34,7 +34,7 @@ def a_result(*allocators: str) -> dict[str, Any]:
         "limit_bps": 10e6,
         "runs": runs,
     }
-    return json.loads(json.dumps(result))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(result))  # type: ignore[no-any-return]  # JSON
 
 
 def test_a_figure_for_each_allocator_and_one_of_all(tmp_path: Path) -> None:

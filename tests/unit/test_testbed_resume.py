@@ -33,7 +33,7 @@ def a_header(**changes: Any) -> dict[str, Any]:
 
 def earlier(**changes: Any) -> dict[str, Any]:
     found = a_header(runs=[RUN], discarded=[FAILED], **changes)
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # JSON
 
 
 def test_no_earlier_result_gives_no_runs() -> None:

@@ -120,7 +120,8 @@ class NftFirewall(Firewall):
 
     name = "nft"
 
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:
+        """Replace the table's rules in one transaction (`Firewall.install`)."""
         self._run(["nft", "-f", "-"], nft_install(self._limiter, hooks, queue))
 
     def release(self) -> None:
@@ -131,7 +132,8 @@ class NftFirewall(Firewall):
         """
         self._run(["nft", "-f", "-"], nft_release(self._limiter))
 
-    def remove(self) -> None:  # noqa: D102 (inherited)
+    def remove(self) -> None:
+        """Remove the table if the kernel has it (`Firewall.remove`)."""
         tables = self._run(["nft", "list", "tables"], "").splitlines()
         if f"table inet {nft_table(self._limiter)}" in tables:
             self._run(["nft", "-f", "-"], nft_remove(self._limiter))
@@ -142,7 +144,8 @@ class IptablesFirewall(Firewall):
 
     name = "iptables"
 
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:
+        """Replace the chains of each family; if one fails, restore those that were replaced."""
         with contextlib.ExitStack() as undo:
             for tool, family in self._tools():
                 before = self._state(tool)
@@ -150,7 +153,8 @@ class IptablesFirewall(Firewall):
                 self._restore(tool, iptables_install(self._limiter, hooks, queue, family, before))
             undo.pop_all()
 
-    def remove(self) -> None:  # noqa: D102 (inherited)
+    def remove(self) -> None:
+        """Remove the chains of each family (`Firewall.remove`)."""
         for tool, family in self._tools():
             there = self._state(tool)
             self._restore(tool, iptables_install(self._limiter, (), 0, family, there))
@@ -180,7 +184,8 @@ class ManualFirewall(Firewall):
 
     name = "none"
 
-    def install(self, hooks: Sequence[Hook], queue: int) -> None:  # noqa: D102 (inherited)
+    def install(self, hooks: Sequence[Hook], queue: int) -> None:
+        """Log the rules as a warning."""
         log.warning(
             "firewall = none: no packet reaches queue %d until these rules, or similar ones, are"
             " installed:\n%s",

@@ -45,7 +45,7 @@ _SOL_NETLINK, _NETLINK_NO_ENOBUFS = 270, 5
 _SO_RCVBUFFORCE = 33
 
 
-class _TurnOver(Exception):  # noqa: N818 - not an error
+class _TurnOver(Exception):  # noqa: N818 -- it ends a turn; nothing failed
     """Ends a `drain` after `TURN` packets."""
 
 

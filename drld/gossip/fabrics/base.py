@@ -103,7 +103,7 @@ class Fabric(ABC, Generic[AnyLink]):
         The receivers are among `targets`.
         """
 
-    def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- where it may be
+    def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- a fabric may need it
         """Whether the own `value`, or a sum with it, has changed too much to wait for the round.
 
         It is asked at ticks between two rounds, if a limit's interval is shorter than a round.
@@ -121,7 +121,7 @@ class Fabric(ABC, Generic[AnyLink]):
         The value of a peer that is no longer connected counts for a while (`fabrics.membership`).
         """
 
-    def told(self, now_ns: int) -> Mapping[str, tuple[float, int]]:  # noqa: ARG002 -- where it may be
+    def told(self, now_ns: int) -> Mapping[str, tuple[float, int]]:  # noqa: ARG002 -- a fabric may need it
         """The newest value of each peer if it counts, and the number of limiters in it, by peer.
 
         Empty for a fabric whose peers send no values of limiters (push-sum).

@@ -143,7 +143,7 @@ class Membership(ABC):
         self.rise_ns = 4 * self.interval_ns
         """The time for which limiters must have been connected before their shares count."""
 
-    def declare(self, peer: str, gone: bool) -> None:  # noqa: B027 -- nothing is to be done
+    def declare(self, peer: str, gone: bool) -> None:  # noqa: B027 -- most fabrics do nothing
         """Probes found that a peer is gone (dead, or has left), or that it is not.
 
         A verdict neither connects nor disconnects a peer. Only updates do, in an order that is
@@ -216,7 +216,7 @@ class Membership(ABC):
         """The number of the interval that contains this time."""
         return now_ns // self.interval_ns
 
-    def on_session(self, peer: str, now_ns: int) -> Collection[int]:  # noqa: ARG002 -- may matter
+    def on_session(self, peer: str, now_ns: int) -> Collection[int]:  # noqa: ARG002 -- a tree needs it
         """A new incarnation of the peer has a session: its sequence numbers begin again.
 
         Returns the limits that used the last session, for `Fabric.on_session`.

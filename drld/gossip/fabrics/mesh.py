@@ -113,7 +113,7 @@ class Mesh(Fabric[_Origin]):
     membership: MeshMembership
 
     @staticmethod
-    def fanout(branching: int) -> int | None:  # noqa: ARG004 - of the interface
+    def fanout(branching: int) -> int | None:  # noqa: ARG004 -- the other fabrics need it
         """All peers."""
         return None
 

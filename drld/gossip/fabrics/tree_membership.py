@@ -155,7 +155,7 @@ class TreeMembership(Membership):
         own = [] if self.parent is None else [self.parent]
         return list(dict.fromkeys([*self._children, *self._former_parents, *own]))
 
-    def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- of the interface
+    def targets(self, rng: Random) -> list[str]:  # noqa: ARG002 -- a tree draws nothing
         """The parent, children, peers that have asked, and possible parents; each once."""
         self._to_ask = list(self._candidates[:1])
         living: Sequence[str] = self._candidates

@@ -99,7 +99,7 @@ def check_spec(spec: object) -> None:
     if len(spec.limits) > 20:
         return
     planes = [packets(FakeDatapath())]
-    engine = Engine(spec, planes, SilentTransport(), Random(1))  # type: ignore[arg-type]
+    engine = Engine(spec, planes, SilentTransport(), Random(1))  # type: ignore[arg-type]  # it sends nothing
     engine.start(0)
     for tick in range(1, 4):
         engine.tick(tick * spec.gossip.interval_ns)

@@ -48,7 +48,7 @@ async def test_the_newest_first(control: Path) -> None:
             rate: 1mbit
         2023-11-14 22:11:20 UTC  and 900 limits more by the fleet's registry, revision 41
         2023-11-14 22:10:20 UTC  drld started, limits: 3
-    """)  # noqa: E501
+    """)  # noqa: E501 -- as wide as it is
 
 
 async def test_one_limit_and_since(control: Path, daemon: FakeDaemon) -> None:

@@ -79,7 +79,7 @@ def test_questions_are_read_as_they_were_asked(questions: list[Question], piece:
     ),
     st.integers(1, 50),
 )
-def test_answers_are_read_as_they_were_given(given: list[tuple], piece: int) -> None:  # type: ignore[type-arg]
+def test_answers_are_read_as_they_were_given(given: list[tuple], piece: int) -> None:  # type: ignore[type-arg]  # mixed
     written = []
     for number, (admitted, granted, retry_ms, reset_ms, left, name) in enumerate(given):
         record = check_codec.answer_record(

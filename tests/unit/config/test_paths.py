@@ -78,7 +78,7 @@ PLACES = (
     Place(("peer", 1), PeerTable),
     Place(("limit", 2), PacketLimitTable),
     Place(("limit", 1, "match"), MatchTable),
-    Place(("limit", 0, "allocator"), _parameters_table("fps")),  # type: ignore[arg-type] # a Table
+    Place(("limit", 0, "allocator"), _parameters_table("fps")),  # type: ignore[arg-type]  # it is a Table
 )
 WRONG = datetime.date(2007, 8, 27)
 """Nothing is a date."""

@@ -178,7 +178,7 @@ async def test_the_pause_between_runs_is_four_times_a_run(
 
     def samples() -> Iterator[exposition.Sample]:
         made.append(trio.current_time())
-        autojump_clock.jump(0.1)  # type: ignore[attr-defined]
+        autojump_clock.jump(0.1)  # type: ignore[attr-defined]  # a MockClock
         yield exposition.Sample(exposition.gauge("x", "Help."), 1)
 
     application = exposition.Exposition(samples, Turns())

@@ -167,7 +167,7 @@ async def test_a_bug_is_logged_and_ends_one_connection(
     async def reload(by: object) -> None:
         raise RuntimeError("a bug")
 
-    daemon.reload = reload  # type: ignore[method-assign]
+    daemon.reload = reload  # type: ignore[method-assign]  # a slow one
     async with served(daemon, path):
         answer = await whole_answer(path, b"POST /v1/reload HTTP/1.1\r\nHost: drld\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 500 ")

@@ -97,7 +97,7 @@ async def test_a_client_that_takes_no_answer_is_left(
             made += 1
             yield report
 
-    daemon.limits = limits  # type: ignore[method-assign, assignment]
+    daemon.limits = limits  # type: ignore[method-assign, assignment]  # a slow one
     async with served(daemon, path), await trio.open_unix_socket(str(path)) as stream:
         await stream.send_all(STATUS.replace(b"status", b"limits"))
         await trio.sleep(WRITE_S * 0.9)
@@ -135,7 +135,7 @@ async def test_work_for_a_client_ends_when_the_client_leaves(
         finally:
             ended.set()
 
-    daemon.reload = reload  # type: ignore[method-assign]
+    daemon.reload = reload  # type: ignore[method-assign]  # a slow one
     with trio.fail_after(10):
         async with served(daemon, path):
             async with await trio.open_unix_socket(str(path)) as stream:

@@ -93,7 +93,7 @@ async def test_other_hosts_read_the_metrics_and_nothing_else(
         async with client(path) as own:
             assert (await other.get("/metrics")).text == (await own.get("/metrics")).text
         assert (await other.head("/metrics")).status_code == 200
-        for route in app.routes:  # type: ignore[attr-defined]  # of Starlette
+        for route in app.routes:  # type: ignore[attr-defined]  # it is Starlette's
             url = route.path.replace("{name}", "b").replace("{id:int}", "1")
             for method in {*route.methods, "POST"} - {"HEAD"}:
                 if (url, method) != ("/metrics", "GET"):

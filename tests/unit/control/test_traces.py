@@ -124,7 +124,7 @@ def test_records_are_made_only_for_readers() -> None:
     def fail() -> None:
         raise AssertionError("nobody reads")
 
-    TraceHub().publish("a", fail)  # type: ignore[arg-type]  # never called
+    TraceHub().publish("a", fail)  # type: ignore[arg-type]  # nothing calls it
 
 
 async def test_readers_of_one_limit_are_independent() -> None:

@@ -127,7 +127,7 @@ def test_a_lone_event_takes_one_turn_and_several_take_another() -> None:
     pump, _ = made()
     ends = [socket.socketpair() for _ in range(2)]
     for _, there in ends:
-        pump.reactor.watch(there.fileno(), READ, lambda _, there=there: there.recv(1))  # type: ignore[misc]
+        pump.reactor.watch(there.fileno(), READ, lambda _, there=there: there.recv(1))  # type: ignore[misc]  # a default is untyped
     for here, _ in ends[:1]:
         here.send(b"x")
     assert not pump.turn()

@@ -120,7 +120,7 @@ async def test_a_history_that_is_gone_before_it_could_be_watched(
                 server.put(KEYS.limit(number), limit(number))
             server.delete(KEYS.limit(1))
             server.compact()
-        await watch(self, span, revision, *rest)  # type: ignore[arg-type] # as they come
+        await watch(self, span, revision, *rest)  # type: ignore[arg-type]  # as they come
 
     monkeypatch.setattr(Etcd, "watch", late)
     host = Host(server, tmp_path, 1)

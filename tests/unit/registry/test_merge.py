@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from drld.capture.spec import match_of
 from drld.registry.model.merge import Merged, merge
@@ -24,8 +25,8 @@ def fleet(**values: bytes) -> Registry:
     return registry
 
 
-def merged(registry: Registry, file: LimiterSpec | None = None, **changes: object) -> Merged:
-    return merge(replace(file or file_spec(), **changes), "drld.toml", registry)  # type: ignore[arg-type]
+def merged(registry: Registry, file: LimiterSpec | None = None, **changes: Any) -> Merged:
+    return merge(replace(file or file_spec(), **changes), "drld.toml", registry)
 
 
 def test_members_are_peers_and_limits_are_limits() -> None:

@@ -185,7 +185,7 @@ async def test_a_mistake_is_the_answer_to_its_question_alone() -> None:
         ):
             record = struct.pack(">IIIIHH", 9, 1, 0, 0, flags, len(text))
             await client.stream.send_all(frame(Kind.CHECKS, 1, record + text))
-            ((number, answer),) = await client.read()  # type: ignore[misc]
+            ((number, answer),) = await client.read()  # type: ignore[misc]  # one answer
             assert number == 9
             assert isinstance(answer, Answer)
             assert error in (answer.error or "")
@@ -247,7 +247,7 @@ async def test_where_no_frame_can_be_read_the_connection_ends_after_the_answers(
     async with connected(fronted()) as (client, ended):
         asked, _ = client.conversation.ask([API])
         await client.stream.send_all(asked + sent)
-        ((number, _),) = await client.read()  # type: ignore[misc]
+        ((number, _),) = await client.read()  # type: ignore[misc]  # one answer
         assert number == 0
         assert await client.stream.receive_some() == b""
         await ended.wait()

@@ -82,7 +82,7 @@ def test_max_idle_bounds_the_connections_that_a_client_keeps(tmp_path: Path) -> 
             together.wait(60)
             return made
 
-        client._connected = connected  # type: ignore[method-assign]
+        client._connected = connected  # type: ignore[method-assign]  # it counts
         threads = [threading.Thread(target=client.check, args=("api",)) for _ in range(many)]
         for thread in threads:
             thread.start()

@@ -64,7 +64,7 @@ async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> N
     datapath = RequestDatapath(Random(1), b"secret")
     running = Engine(config.parse(FILE, "f"), [requests(datapath)], FakeTransport(), Random(1))
     running.start(0)
-    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]
+    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]  # the test's
     datapath.decide(FREE._replace(cost=4), 0)
     before = [datapath.copy_of(limit_id).bucket.tokens for limit_id in (1, 2, 3, 4)]
     async with served(daemon, control):
@@ -97,7 +97,7 @@ async def test_a_bucket_of_a_key_is_explained(tmp_path: Path) -> None:
     datapath = RequestDatapath(Random(1), b"secret")
     running = Engine(config.parse(KEYED, "f"), [requests(datapath)], FakeTransport(), Random(1))
     running.start(0)
-    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]
+    daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]  # the test's
     datapath.decide(Request("api", {"user": "alice"}, 3), 0)
     async with served(daemon, control):
 
