@@ -67,7 +67,7 @@ class Tick:
 
 @dataclass(slots=True)
 class _Shared:
-    """One quantity of the limit that the fleet shares."""
+    """One quantity of the limit that the limiters tell each other."""
 
     fabric: Fabric[Any]
     value: float = 0.0

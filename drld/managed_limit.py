@@ -15,7 +15,7 @@ from drld.spec import Target
 
 @dataclass(slots=True)
 class ManagedLimit:
-    """One limit of an engine."""
+    """One limit of an engine, with its datapath and its schedule."""
 
     limiter: Limiter
     datapath: Datapath

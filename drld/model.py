@@ -130,9 +130,9 @@ class Demand:
     drop_ratio: float
     """Tokens this limit dropped over tokens that arrived in the last interval, 0 to 1."""
     first: bool
-    """The first interval with traffic after an idle time."""
+    """Whether this is the first interval with traffic after an idle time."""
     idle: bool
-    """Nothing has arrived for a second."""
+    """Whether nothing has arrived for a second."""
     fastest_rate: float | None = None
     """Rate of the fastest flow of the sample, tokens/s; None while the sample is empty."""
     forwarded_tokens: int = 0
@@ -142,9 +142,9 @@ class Demand:
     rest: float = 0.0
     """Rate of the flows outside the sample, smoothed as `SampledFlow.fast` is, tokens/s."""
     backlog: int = 0
-    """`Measurement.backlog`."""
+    """The largest unfinished work, tokens (`Measurement.backlog`)."""
     saturated: bool = False
-    """`Measurement.saturated`."""
+    """Whether items waited at every moment (`Measurement.saturated`)."""
 
 
 @record(frozen=True, slots=True)
@@ -166,13 +166,13 @@ class GlobalView:
     """The largest age of used news, ns: `Fabric.news_ns` and an interval; or the longest age of a
     value that counts, if the allocator asks for that."""
     claims: Sequence[tuple[float, float]] = ()
-    """For this limiter, and for each connected one: its static share, and what its owner believes
-    the other limiters to want, this limiter left out.
+    """A pair for this limiter and for each connected one: its static share, and the demand that it
+    believes the other limiters to have, this limiter left out.
 
     This is for fleets whose limiters know different peers. Empty: `remote` holds for all shares.
     """
     second: GlobalView | None = None
-    """The same of the allocator's second quantity."""
+    """The view of the allocator's second quantity; None: it has none."""
 
 
 @record(frozen=True, slots=True)
@@ -191,11 +191,11 @@ class Enforcement:
 
     drop_probability: float = 0.0
     fill_rate: int = 0
-    """Tokens/s; negative drains."""
+    """Rate at which the bucket fills, tokens/s; a negative rate drains it."""
     depth: int | None = None
-    """Tokens."""
+    """Most tokens that the bucket holds; None: there is no bucket."""
     credit: int = 0
-    """Tokens."""
+    """Tokens that the bucket gets once."""
     credit_id: int = 0
     flow_rate: int = 0
     """Fill rate of each sampled flow's bucket, tokens/s; 0: flows are not policed one by one."""

@@ -80,7 +80,7 @@ class Node:
         self._lives: dict[str, int] = {}
         """Incarnation of each peer that has a session."""
         self.probes: Probes | None = None
-        """None: the configuration turns probes off."""
+        """The prober; None: the configuration turns probes off."""
         self.judged: set[str] = set()
         """Peers with a new verdict. The reader clears the set."""
         self.round_due_ns = 0
@@ -105,7 +105,7 @@ class Node:
         self.transport.close()
 
     def members_after(self, spec: LimiterSpec) -> set[str]:
-        """All limiters of the fleet after a reload, departed ones included."""
+        """Return all limiters of the fleet after a reload, departed ones included."""
         return {*self.membership.peers, *spec.members}
 
     def reconfigure(self, spec: LimiterSpec, now_ns: int) -> None:

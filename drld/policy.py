@@ -30,9 +30,9 @@ class Override:
     key: tuple[str, ...]
     """A value for each name that makes the keys."""
     rate: int
-    """Tokens/s."""
+    """Rate of the key's bucket, tokens/s."""
     burst: int
-    """Tokens."""
+    """Depth of the key's bucket, tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Policy:
     parameters: object
     """The allocator's own frozen `Parameters` (drld.allocators.base)."""
     interval_ns: int
-    """Estimate interval."""
+    """Estimate interval, ns."""
     ewma: float
     """Weight that history one second old keeps, 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE

@@ -53,11 +53,11 @@ class Target:
         return {name: str(value) for name, value in values if value is not None}
 
     def data(self) -> dict[str, Any]:
-        """The same as values of JSON."""
+        """The keys of `match` as values of JSON."""
         return {**self.written()}
 
     def on_host(self, interfaces: Mapping[str, str]) -> Target:  # noqa: ARG002 -- for packets
-        """The same target, where this host calls the fleet's interfaces by other names."""
+        """The target on this host, which may call the fleet's interfaces by other names."""
         return self
 
 
@@ -118,7 +118,7 @@ class RegistrySpec:
     cert: str | None = None
     key: str | None = None
     interfaces: Mapping[str, str] = field(default_factory=dict)
-    """This host's names of interfaces, by the names that the fleet's limits use."""
+    """This host's interface names, by the names that the fleet's limits use."""
     forget_after_ns: int | None = None
     """Time after which a member that is gone is removed; None: only operators remove members."""
 
@@ -151,7 +151,7 @@ class ProbeSpec:
     timeout_ns: int = 500_000_000
     """Time to wait for an answer before helpers probe as well."""
     helpers: int = 3
-    """Number of helpers."""
+    """Number of limiters that are asked to probe a silent peer, too."""
     suspicion: float = 4.0
     """Periods that a suspicion and its refutation take through a fleet of ten."""
     suspicion_max: float = 6.0
@@ -186,7 +186,7 @@ class PlaneSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimiterSpec:
-    """One daemon."""
+    """The whole configuration of one daemon."""
 
     name: str
     listen: tuple[str, int]

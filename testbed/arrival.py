@@ -67,7 +67,7 @@ class Stream:
     """Rate of the bucket, bits/s."""
     depth_bytes: int
     packet_bytes: int
-    """IP length."""
+    """Length of each IP packet, bytes."""
     load: float
     """Rate of the stream, as a share of the bucket's rate."""
     seconds: float

@@ -18,7 +18,7 @@ from testbed.fields import Name, Size, Table
 
 NAMESPACE = "calls"
 ADDRESS = "127.0.0.1:8099"
-"""Where the daemon answers, in its own namespace."""
+"""The address at which the daemon answers, in its own namespace."""
 PATH = "/v1/check"
 _NS_PER_S = 1_000_000_000
 

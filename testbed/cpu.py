@@ -21,7 +21,7 @@ class CpuTimes:
 
     @classmethod
     def now(cls) -> CpuTimes:
-        """Read /proc/stat."""
+        """The times of all processors now (/proc/stat)."""
         first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
         ticks = [int(word) for word in first.split()[1:][: _STOLEN_COLUMN + 1]]
         idle = sum(ticks[column] for column in _IDLE_COLUMNS)

@@ -125,7 +125,7 @@ class Daemon:
         return int(self._proc("schedstat").split()[1]) / NS_PER_S
 
     def resident_bytes(self, field: str = "VmRSS") -> int:
-        """Its resident memory; `VmHWM` is the most up to now, its start included.
+        """The daemon's resident memory; `VmHWM` is its peak, the start included.
 
         Raises:
             MeasurementError: it ended.
@@ -140,7 +140,7 @@ class Daemon:
         return time.monotonic(), self.cpu_s()
 
     def cost(self, since: tuple[float, float]) -> dict[str, float]:
-        """Its cost since a `clock`.
+        """The daemon's cost since a `clock`.
 
         Returns:
             `core_share` (processor time over time; 1.0 is a whole core), and its memory now and at

@@ -58,7 +58,7 @@ class UdpTable(Table):
 
 @dataclass(frozen=True, slots=True)
 class UdpSource:
-    """One source."""
+    """One source of a group, and its sending times."""
 
     id: str
     group: str

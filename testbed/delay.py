@@ -49,7 +49,7 @@ class DelayedLink:
 
     @property
     def next_due(self) -> int | None:
-        """When the oldest waiting packet is due, ns; None if no packet waits."""
+        """Time at which the oldest waiting packet is due, ns; None: no packet waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def arrive(self, packet: int, arrived_ns: int) -> None:

@@ -49,7 +49,7 @@ class EventTable(Table):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One action at one time."""
+    """An action of the run, and its time."""
 
     at_ns: int
     """Time of the event, from the start of the run."""

@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One TCP connection."""
+    """A TCP connection of a group."""
 
     id: str
     group: str
@@ -64,7 +64,7 @@ class Experiment:
     definition: dict[str, Any]
     """The document with all overrides: enough to run the experiment again."""
     groups: tuple[Group, ...]
-    """Long flows."""
+    """The groups of long flows."""
     web: tuple[WebGroup, ...]
     udp: tuple[UdpGroup, ...]
     limiters: tuple[str, ...]
@@ -77,7 +77,7 @@ class Experiment:
     @property
     def runs(self) -> list[tuple[str, int]]:
         """Allocator and repetition of all runs, in their order."""
-        # Allocators alternate, so that a change of the machine's mood meets all of them.
+        # Allocators alternate, so that a change of the machine's speed affects all of them.
         repetitions = range(1, self.table.repeat + 1)
         return [(allocator, each) for each in repetitions for allocator in self.table.allocators]
 

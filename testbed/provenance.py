@@ -43,7 +43,7 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
 
 
 def head(*, quick: bool) -> dict[str, Any]:
-    """The same of a result that is not resumed, as `conditions` reads it."""
+    """The origin of a result that is not resumed, as `conditions` reads it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {

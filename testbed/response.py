@@ -47,7 +47,7 @@ class Growth:
     before_bps: float
     fair_bps: float
     t80_s: float | None
-    """None: not reached before the next event."""
+    """Time until 80 % of the fair share, s; None: not reached before the next event."""
     lasting_s: float | None
     """The start of the first step from which *every* average of 1 s is at least 0.8."""
 

@@ -35,7 +35,7 @@ class FlowGoodput:
     """The planned start."""
     end_s: float
     syn_s: float
-    """When the first SYN was sent."""
+    """Time at which the first SYN was sent."""
     steps: tuple[int, ...]
     """Application bytes in each step of the run."""
 

@@ -34,9 +34,9 @@ class Fetch:
     """A request that was started."""
 
     start_ns: int
-    """When the SYN was sent."""
+    """Time at which the SYN was sent."""
     end_ns: int | None
-    """When the object was complete; None: the request was broken off."""
+    """Time at which the object was complete; None: the request was broken off."""
     size: int
     received: int
     """Received bytes of the object."""

@@ -96,7 +96,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One requested object."""
+    """The request for one object."""
 
     start_ns: int
     size: int

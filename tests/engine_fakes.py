@@ -1,4 +1,4 @@
-"""An engine with a datapath in memory and a socket that only note what they are told."""
+"""An engine whose datapath and socket record what the engine asks of them, and do nothing else."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Bench:
         return [name for tick in ticks for name, _ in tick]
 
     def clear(self) -> None:
-        """Forget what was noted."""
+        """Clear the records of the datapath and the socket."""
         self.transport.messages.clear()
         self.datapath.read_limits.clear()
         self.datapath.programmed.clear()

@@ -22,10 +22,10 @@ QUEUEING = ("tbf", "htb", "hfsc", "cake", "netem", "red", "ets", "drr", "qfq")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What happened when the doctor attached each datapath in a namespace of its own."""
+    """The outcome of the doctor's attempt to attach each datapath in a namespace of its own."""
 
     wanted: str
-    """`packets.datapath`."""
+    """The value of the configuration key `packets.datapath`."""
     refusals: Mapping[str, str | None]
     """The reason why each tried datapath fails, by its name; None: it works."""
 
@@ -105,9 +105,9 @@ class Settings:
     """Settings of the kernel; None: this kernel does not have it."""
 
     jit: int | None
-    """net.core.bpf_jit_enable."""
+    """The value of the sysctl `net.core.bpf_jit_enable`."""
     unprivileged: int | None
-    """kernel.unprivileged_bpf_disabled."""
+    """The value of the sysctl `kernel.unprivileged_bpf_disabled`."""
     flowtables: bool = False
     """Whether nft has flowtables, whose packets skip the hooks of netfilter."""
 

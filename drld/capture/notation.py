@@ -1,10 +1,12 @@
 """Packets as operators write them: `tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 1500`.
 
-Or the bytes of one, from the IP header on, in hexadecimal, with the same words behind them:
+A packet may also be given as its bytes in hexadecimal, from the IP header on. The same words may
+follow either form:
 
 - `in INTERFACE`, `out INTERFACE`: where the packet crosses this host. Without both, it crosses
   every interface that a limit names.
-- `size N`: bytes of the IP packet, 1,500 if left out. Behind bytes, those that the packet has.
+- `size N`: length of the IP packet, bytes; if left out, 1,500, or the length that the given bytes
+  state.
 - `mark N`: the packet's mark.
 - `ecn`: the packet is ECN-capable; `fragment`: it is a later fragment. Bytes say that themselves.
 """
@@ -51,10 +53,11 @@ class Packet(NamedTuple):
 
     header: Header
     capable: bool
-    """Whether it is ECN-capable."""
+    """Whether the packet is ECN-capable."""
     mark: int = 0
     crosses: tuple[tuple[Direction, str], ...] = ()
-    """The points at which it crosses this host, in order; none: any point that a limit asks for."""
+    """The points at which the packet crosses this host, in order; none: any point that a limit
+    asks for."""
 
     def __str__(self) -> str:
         """The packet as it is written, without a word for a mark of 0."""
@@ -105,7 +108,7 @@ def read(text: str) -> Packet:
     """Read a packet.
 
     Raises:
-        InputError: the text is none.
+        InputError: the text is no packet.
     """
     words = text.split()
     if ">" in words:

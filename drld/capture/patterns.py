@@ -27,10 +27,10 @@ class Followed(NamedTuple):
     """The interfaces that a pattern stands for."""
 
     names: list[str]
-    """Sorted."""
+    """The names of the interfaces, sorted."""
     twice: list[str]
-    """Those of them whose packets may be counted twice: some, not all, of the interfaces below
-    match."""
+    """The interfaces whose packets may be counted twice: some, not all, of the interfaces below
+    them match."""
 
 
 def followed(pattern: str, below: Mapping[str, Sequence[str]]) -> Followed:

@@ -92,4 +92,4 @@ class PacketsSpec(PlaneSpec):
     queue: int | None = None
     """NFQUEUE number; None picks a free one."""
     timestamps: str = "auto"
-    """When a packet arrived, on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""
+    """Source of arrival times on the nfqueue datapath: `auto`, `ebpf`, `kernel` or `read`."""

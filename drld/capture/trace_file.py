@@ -44,7 +44,7 @@ class Captured(NamedTuple):
     """One packet of a capture."""
 
     time_ns: int
-    """Unix time."""
+    """Unix time of the packet, ns."""
     data: bytes
     """The captured bytes, from the IP header on; empty if the frame is not IP."""
     size: int

@@ -82,7 +82,7 @@ class Configuration:
         return [str(table["name"]) for table in self.unsaved.values()]
 
     def changed(self, change: Change) -> Configuration:
-        """This configuration after a change; only limits differ.
+        """Return this configuration after a change; only limits differ.
 
         Raises:
             KeyError: there is no such limit.
@@ -196,7 +196,7 @@ class Configuration:
             problems.add(place, f"is required: one that is free at all limiters, such as {free}")
 
     def _given_out(self) -> set[int]:
-        """All ids that the files name, those of removed limits too, and those in force."""
+        """Return the ids in force and those that the files name, of removed limits too."""
         limits = self.files.document.get("limit", [])
         tables = [*limits, *self.unsaved.values()] if isinstance(limits, list) else []
         for layer in self.files.drop_ins:
@@ -216,7 +216,7 @@ class Configuration:
         return {"id": limit_id, "name": name}
 
     def _keeping(self, layer: Layer) -> Configuration:
-        """This configuration with an unsaved change."""
+        """Return this configuration with one more unsaved change."""
         files = _by_id(self.saved.limits)
         unsaved = dict(self.unsaved)
         for table in _tables(layer):
@@ -230,7 +230,7 @@ class Configuration:
         return replace(self, unsaved=unsaved)
 
     def _saving(self, layer: Layer) -> Configuration:
-        """This configuration with a saved change."""
+        """Return this configuration with one more saved change."""
         own = self._own()
         others = tuple(it for it in self.files.drop_ins if it.source != own.source)
         without = replace(self.files, drop_ins=others)

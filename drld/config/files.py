@@ -155,7 +155,7 @@ def read_document(
 
 
 def _reason(error: OSError | ValueError) -> object:
-    """Why a file cannot be read."""
+    """The reason why a file cannot be read, without the file's name."""
     return (error.strerror if isinstance(error, OSError) else None) or error
 
 

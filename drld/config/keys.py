@@ -13,7 +13,7 @@ from drld.errors import ConfigError
 from drld.gossip.wire.keyring import NO_KEY, KeyRing, parse_key
 
 MAX_KEY_FILE = 1024
-"""Bytes."""
+"""Largest size of a file of keys, bytes."""
 _FOR_OTHERS = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
 
 

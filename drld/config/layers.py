@@ -18,7 +18,7 @@ REMOVE = "remove"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Tables of one source."""
+    """The `[[limit]]` tables of one source, such as a drop-in file."""
 
     source: str
     """Path of the file; empty for a change at run time."""

@@ -19,7 +19,7 @@ class PlaneTables(NamedTuple):
     """The tables of one kind of traffic."""
 
     key: str
-    """The name of its table."""
+    """The name of the plane's table in a configuration."""
     table: type[PlaneTable]
     limit: type[LimitTable]
     match: type[Table]
@@ -33,7 +33,7 @@ class PlaneTables(NamedTuple):
 
 
 def planes() -> list[PlaneTables]:
-    """All planes."""
+    """The tables of all registered planes."""
     return [module.TABLES for module in registered("tables")]
 
 

@@ -3,9 +3,9 @@
     python -m drld.config.reference            write it into the page
     python -m drld.config.reference --check    exit status 1 if the page is out of date
 
-Types, bounds and defaults are those that the models check. What a key means is the docstring below
-its field; `docs/PAGE.md` in it becomes a link. A key whose default is not in the model ends with
-"Default: ...", except the keys of `[probes]`: their defaults are those of the profiles.
+Types, bounds and defaults are those that the models check. The meaning of a key is the docstring
+below its field; `docs/PAGE.md` in it becomes a link. A key whose default is not in the model ends
+with "Default: ...", except the keys of `[probes]`: their defaults are those of the profiles.
 """
 
 from __future__ import annotations

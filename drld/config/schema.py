@@ -258,7 +258,7 @@ class LimitTable(Table):
 
     @abstractmethod
     def target(self) -> Target:
-        """What falls under the limit."""
+        """Return the traffic that falls under the limit."""
 
     def policy(self) -> Mapping[str, Any]:
         """Fields of `Policy` that limits of other planes do not have."""
@@ -276,7 +276,7 @@ class PlaneTable(Table):
 
     @abstractmethod
     def spec(self) -> PlaneSpec:
-        """What it asks for."""
+        """Return the plane's part of the daemon's configuration."""
 
     def check(self, limits: Mapping[int, Any], problems: Problems) -> None:
         """See that it goes with the plane's limits, which are given by their place in the file."""

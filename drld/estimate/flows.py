@@ -40,7 +40,7 @@ from drld.model import NS_PER_S, FlowId
 from drld.units import BYTES
 
 CAPACITY = 64
-"""Flows in the set."""
+"""Most flows in the sample."""
 CLUSTER = 0.4
 """The part of f that the slowest unbottlenecked flow has."""
 RESIDENCE_NS = 1 * NS_PER_S

@@ -42,9 +42,10 @@ MAX_REFUSED = 1024
 """The datagrams without effect that one `receive` reads; it leaves the rest for the next. They take
 2 to 8 ms (`scripts/bench hostile`)."""
 REFUSED_PER_PEER = 2
-"""The same for each peer, if that is more in all. After a flood the owner refuses all updates. So
-the fleet's own updates of a tick must not count as another flood, or it would never end. They are a
-datagram from each peer (of up to 72 limits), and as many again of the backlog."""
+"""The bound for each peer, used if the sum over the peers is larger. After a flood the owner
+refuses all updates. So the fleet's own updates of a tick must not count as another flood, or it
+would never end. They are a datagram from each peer (of up to 72 limits), and as many again of the
+backlog."""
 
 Address = tuple[str, int]
 
@@ -84,13 +85,13 @@ class Transport:
         self.drained = True
         """Whether the last `receive` emptied the socket; if not, the next datagrams may be old."""
         self.handshakes = 0
-        """HELLOs sent."""
+        """Number of HELLOs sent."""
         self.greetings = 0
-        """HELLOs received, with a tag that fits."""
+        """Number of HELLOs received with a valid tag."""
         self.floods = 0
         """Times that `receive` ended at `MAX_REFUSED`, before the socket was empty."""
         self.met = 0
-        """Sessions completed."""
+        """Number of completed handshakes."""
         self.errors: Counter[str] = Counter()
         """Errors of the socket, by name (`ENETUNREACH`)."""
         self.sent = self.received = 0
@@ -107,7 +108,7 @@ class Transport:
         """The incarnation of this daemon."""
         self._secret = rng.randbytes(16)
         self._openings = 0
-        """Sessions begun."""
+        """Number of sessions that this daemon has begun."""
         self._turn = 0
         self._by_name: dict[str, _Peer] = {}
         self._by_address: dict[Address, _Peer] = {}

@@ -44,7 +44,7 @@ class Explanation(TypedDict):
     misses: str | None
     """The first criterion of `match` that fails, and why; None: the item falls under the limit."""
     verdict: Literal["forward", "mark", "wait", "drop"] | None
-    """None: the item does not match the limit, or an earlier limit refuses it."""
+    """The verdict; None: the item does not match the limit, or an earlier limit refuses it."""
     reason: str
     unit: str
     tokens_bytes: float | None
@@ -61,9 +61,9 @@ class CapturedItem(NamedTuple):
     """One item of a capture."""
 
     time_ns: int
-    """Unix time."""
+    """Unix time of the item, ns."""
     item: Any
-    """Hashable, as items that are equal are explained once; None: no limit sees it."""
+    """The item, hashable, because equal items are explained once; None: no limit sees it."""
     text: str
     """A text from which `read` makes the item."""
 

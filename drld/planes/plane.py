@@ -33,7 +33,7 @@ class Plane:
         return ()
 
     def set_peers(self, peers: Collection[str]) -> None:
-        """These are the peers from now on, those included that depart."""
+        """Take over the names of the peers; departing ones are included."""
 
     def on_session(self, peer: str) -> None:
         """A session with another life of the peer has begun."""

@@ -19,7 +19,7 @@ class SourcePrefix:
 
     ipv4: int = 32
     ipv6: int = 64
-    """One host commonly has the addresses of a /64."""
+    """Length of the prefix; one host commonly has the addresses of a /64."""
 
     def __str__(self) -> str:
         """The notation of the configuration."""

@@ -51,7 +51,7 @@ class WallClock:
         return stamp_ns - self._offset_ns
 
     def trust(self) -> None:
-        """No packet waits that was stamped before now."""
+        """Trust stamps again: every waiting packet was stamped after this call."""
         self._distrusted = False
 
     def _learn(self) -> None:

@@ -58,7 +58,7 @@ class Fleet:
         return registry
 
     async def members(self) -> list[Status]:
-        """All members, by name."""
+        """Return all members, sorted by name."""
         registry = await self.known()
         alive = await self._alive()
         return [

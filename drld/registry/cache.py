@@ -34,7 +34,7 @@ class Remembered(NamedTuple):
 
 
 class Cache:
-    """One limiter's file."""
+    """The cache file of one limiter."""
 
     def __init__(self, path: str, keys: Keys) -> None:
         self.path = path

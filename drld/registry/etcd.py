@@ -30,7 +30,7 @@ MAX_READ_BYTES = 128_000_000
 MAX_KEYS = 200_000
 """Bound of the keys of a range: more than all limits and members."""
 PAGE = 500
-"""Keys per read."""
+"""Most keys that one read returns."""
 CALL_TIMEOUT_S = 8.0
 """A server without a leader needs 7 s to say so."""
 _COMPACTED = "required revision has been compacted"

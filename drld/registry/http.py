@@ -162,7 +162,7 @@ async def connect(url: str, tls: ssl.SSLContext | None) -> Connection:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Any failure of a connection is an HttpError."""
+    """Turn any failure of a connection into an HttpError."""
     try:
         yield
     except trio.TooSlowError as error:

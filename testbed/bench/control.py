@@ -85,7 +85,7 @@ def _cases(quick: bool) -> Iterable[_Case]:
 
 
 async def measure(setting: Setting) -> Outcome:
-    """One daemon after the other."""
+    """Measure one daemon after the other."""
     rows: list[Row] = []
     for case in _cases(setting.quick):
         what = f"{case.limits} limits, {case.active} active, {case.peers} peers, {case.fabric}"

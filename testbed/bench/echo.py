@@ -30,7 +30,7 @@ _TOKEN = 2.0**-10
 
 
 class _Peer:
-    """One stand-in."""
+    """A stand-in for one peer of the daemon."""
 
     def __init__(self, name: str, address: str, daemon: tuple[str, str], fabric: str) -> None:
         self._daemon, host = daemon

@@ -64,7 +64,7 @@ class _State(NamedTuple):
     """The registry after an event."""
 
     at: float
-    """When the event came, in seconds of the monotonic clock."""
+    """Time of the event, seconds of the monotonic clock."""
     revision: int
     values: Values
 
@@ -136,7 +136,7 @@ class _Registry:
 
 
 class _Fleet:
-    """The daemons."""
+    """The daemons of the fleet, and the changes done to them."""
 
     def __init__(self, state: Path, members: Crew, registry: _Registry) -> None:
         """`state`: a directory for its files."""
@@ -200,7 +200,7 @@ class _Fleet:
 
 
 async def measure(setting: Setting) -> Outcome:
-    """One size of a fleet after the other."""
+    """Measure one size of a fleet after the other."""
     rows: list[Row] = []
     for size in (1,) if setting.quick else (1, 3, 9):
         found: dict[str, list[float]] = {name: [] for name in EVENTS}

@@ -31,7 +31,7 @@ _WINDOW_S, _WARMUP_S = 6.0, 3.0
 
 
 async def measure(setting: Setting) -> Outcome:
-    """All cases at once, in windows of some seconds."""
+    """Measure all cases at once, in windows of some seconds."""
     cases = list(product(_RTTS, _SENDERS, _DEPTHS))
     lanes = [Lane(number, "limiter") for number in range(1, len(cases) + 1)]
     limits = [{**everything()(lane)[0], "id": lane.number, "name": f"limit-{lane.number}"}

@@ -68,7 +68,7 @@ _TRUE, _FOREIGN = "a true update", "from an address of no peer"
 
 
 def _update(sequence: int) -> TreeUpdate:
-    """One that the victim counts."""
+    """An update that the victim counts."""
     return TreeUpdate(1, sequence, Quantity.WEIGHT, True, 1.0, Role.PARENT, members=1)
 
 
@@ -122,7 +122,7 @@ class _Scene:
         }
 
     def _updates(self) -> list[bytes | None]:
-        """True updates."""
+        """The sealed updates of a true peer for one tick."""
         first, self._sequence = self._sequence, self._sequence + PER_TICK
         return [
             self._channel.seal(TREE.kind, [_update(number)])
@@ -148,7 +148,7 @@ class _Scene:
 
 
 async def measure(setting: Setting) -> Outcome:
-    """All kinds in turn, round by round."""
+    """Measure all kinds of datagrams in turn, round by round."""
     times: dict[str, list[float]] = {}
     with (
         closing(Transport((_HOST, 0), _VICTIM, {}, _RING)) as victim,

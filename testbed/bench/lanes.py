@@ -48,13 +48,13 @@ class Setting:
     """Processors of senders and of receivers."""
 
     def choose(self, full: int, quick: int) -> int:
-        """One of two numbers."""
+        """The number for a quick run if this is one, else that for a full run."""
         return quick if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One path; several may share a namespace."""
+    """A path from source to sink; several may share a namespace."""
 
     number: int
     role: str

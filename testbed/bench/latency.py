@@ -31,7 +31,7 @@ _RATE = 2000
 
 
 async def measure(setting: Setting) -> Outcome:
-    """All datapaths in one run, a slice each in turn."""
+    """Measure all datapaths in one run, a slice each in turn."""
     rivals: list[Contestant] = [Contestant(), Drld("kernel"), Drld("nfqueue"), NFT]
     stream = {"rate": _RATE, "seconds": setting.choose(3, 1)}
     async with contest(setting, [Contestant(), *rivals]) as field:

@@ -23,7 +23,7 @@ _SLICE_S, _WARMUP_S = 0.3, 0.1
 
 
 async def measure(setting: Setting) -> Outcome:
-    """All counts of limits, then contention."""
+    """Measure each number of limits, then two processors that charge one limit."""
     counts = COUNTS[::2] if setting.quick else COUNTS
     kinds: dict[str, Callable[[int], Program]] = {
         "drld": lambda count: Program(f"{count} limits", prefixes(count), _RECORDS),

@@ -29,12 +29,12 @@ from testbed.harness.page import Page
 
 
 class Benchmark(NamedTuple):
-    """A benchmark."""
+    """A benchmark by its name, and the page of its result."""
 
     title: str
     measure: Callable[[Setting], Awaitable[Outcome]]
     page: Page = PAGE
-    """Where its result is kept."""
+    """The page of results/ with the benchmark's section."""
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {

@@ -71,7 +71,7 @@ def grid(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """All tables, for a terminal."""
+    """The tables of a result, for a terminal."""
     parts = []
     for name, benchmark in result["benchmarks"].items():
         parts.append(f"{name}: {benchmark['title']} ({benchmark['seconds']:.0f} s)")

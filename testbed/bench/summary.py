@@ -35,7 +35,7 @@ def summarize(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of a benchmark."""
+    """One measured figure of a benchmark, and its goal."""
 
     group: str
     """A common property, such as a size of packets or a fabric; a line of a plot if `x` is set."""

@@ -18,7 +18,7 @@ _SILENCE_S = 240.0
 
 
 class Campaign:
-    """All stages of one call."""
+    """The stages of one call of the suite."""
 
     def __init__(self, jobs: Sequence[Job], at_a_time: int, board: Board) -> None:
         self.stages: list[dict[str, Any]] = [

@@ -24,7 +24,7 @@ class Episode:
 
     begin_s: float
     healed_s: float
-    """When the cause was gone."""
+    """Time at which the cause was gone, s of the series."""
     _: KW_ONLY
     recover_s: float
     """Longest time from the end of the fault until the fleet is full and even again."""
@@ -37,7 +37,7 @@ class Episode:
     least: float = FULL
     """Least part of the limit in use in every second, from the fault until the fleet is back."""
     known_s: tuple[float, float] | None = None
-    """When the fault is detected at the latest, and when it ends, if `known` is promised."""
+    """Latest time at which the fault is detected, and its end, if `known` is promised."""
     known: float = FULL
     """Least part of the limit in use in every second of `known_s`."""
     checks: list[Check] = field(default_factory=list)

@@ -21,7 +21,7 @@ from testbed.errors import MeasurementError
 
 ROUND_S = 0.05
 REPEAT_S = 4 * ROUND_S
-"""`drld.requests.keyed_limit.REPEAT_ROUNDS`."""
+"""Time after which a limiter repeats news (`drld.requests.keyed_limit.REPEAT_ROUNDS`), s."""
 DELAY_S = 0.01
 """The delay of news without a fault, s: two milliseconds, and the daemons' turns."""
 RARE = 0.001

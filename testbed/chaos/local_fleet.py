@@ -36,7 +36,7 @@ class LocalFleet:
         tables: Sequence[str],
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Nothing runs yet.
+        """Prepare the fleet; `running` starts it.
 
         Args:
             directory: for all files.
@@ -53,7 +53,7 @@ class LocalFleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """All daemons, connected to each other; in the end they and the namespace are gone."""
+        """Run all daemons, connected to each other; in the end remove them and the namespace."""
         netns.run(["ip", "netns", "add", self.namespace])
         try:
             self.inside("ip", "link", "set", "lo", "up")

@@ -109,12 +109,12 @@ class Member(Daemon):
         return await self.post("/v1/reload")
 
     def health(self) -> Health:
-        """Its present use of the host's resources."""
+        """The daemon's present use of the host's resources."""
         descriptors = sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
         return Health(self.resident_bytes(), descriptors)
 
     def lines(self) -> list[str]:
-        """All that its daemons have logged."""
+        """The log lines of all runs of the daemon."""
         for log in self.logs:
             log.look()
         return [line for log in self.logs for line in log.lines]

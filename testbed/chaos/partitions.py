@@ -24,7 +24,7 @@ Cut = Iterable[tuple[Member, Member]]
 
 
 def _clean(scene: Scene) -> Cut:
-    """One limiter is cut off."""
+    """Cut one limiter off from the others."""
     alone = scene.pick(1)
     for other in scene.others(alone):
         yield alone[0], other

@@ -114,7 +114,7 @@ def byte_bound(
 
 
 def fabric(name: str, limiters: int) -> Fabric[Any]:
-    """One that knows the detection time and the age of news of a fleet with default gossip."""
+    """A fabric with the detection time and the age of news of a fleet with default gossip."""
     names = {f"l{number}" for number in range(2, limiters + 1)}
     kind = FABRICS[name]
     membership = kind.make_membership("l1", names, GossipTable().branching, _INTERVAL_NS)

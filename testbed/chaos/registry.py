@@ -25,7 +25,7 @@ FAULTS: Mapping[str, Fault] = {
     )
     for fault in kind.FAULTS
 }  # fmt: skip
-"""All faults, in the order of the help."""
+"""The faults by name, in the order of the help."""
 
 _WAYS = (KERNEL, NFQUEUE)
 
@@ -45,7 +45,8 @@ _QUICK_FLEETS = (
 )
 """The stages of a quick run, with one datapath for each fault."""
 NOT_QUICK = (KERNEL, _FLEETS[-1])
-"""No part of a quick run unless named: they take minutes, and a fresh clone may be shallow."""
+"""Stages that a quick run leaves out unless their faults are named: they take minutes, and a fresh
+clone may be shallow."""
 
 Stage = tuple[str, tuple[str, ...]]
 """A fleet's datapath, and its faults."""

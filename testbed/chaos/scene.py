@@ -71,7 +71,7 @@ class Load:
     """The limit of a fleet, and the traffic under it."""
 
     rate: int = RATE
-    """Bytes/s."""
+    """Rate of the limit, bytes/s."""
     burst: int = 60_000
     allocator: str = DEFAULT_ALLOCATOR
     flows: int = 3
@@ -130,11 +130,11 @@ class Scene:
         return netns.namespace(WAN)
 
     def pick(self, count: int) -> list[Member]:
-        """This number of limiters, chosen by the seed."""
+        """`count` limiters, chosen by the seed."""
         return [self.members[name] for name in self.rng.sample(self.names, count)]
 
     def others(self, some: Iterable[Member]) -> list[Member]:
-        """All other limiters."""
+        """The limiters that are not among `some`."""
         chosen = {member.name for member in some}
         return [member for member in self.members.values() if member.name not in chosen]
 

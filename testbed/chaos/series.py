@@ -95,7 +95,7 @@ class Series:
 
 @dataclass(slots=True)
 class Seen:
-    """All samples."""
+    """The samples at the sink, of all limits, over time."""
 
     all: Series = field(default_factory=Series)
     awake: Series = field(default_factory=Series)

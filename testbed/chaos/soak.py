@@ -60,7 +60,7 @@ def slope(samples: Iterable[Sample], since_s: float) -> float:
 
 
 class Soak:
-    """One soak."""
+    """One soak: a fleet, the usual events, and samples of its resources."""
 
     def __init__(self, fleet: Scene, seconds: float) -> None:
         self.lives: dict[str, list[Sample]] = {"l1": [], "l2": []}

@@ -69,7 +69,7 @@ def _pace(
 ) -> None:
     """Start to send numbered packets at a constant rate at a time; append their sending times.
 
-    Packets that are late are made up for, unless it is more than ten.
+    Up to ten late packets are made up for; more are left out.
     """
 
     def run() -> None:
@@ -99,7 +99,7 @@ def _pace(
 def work() -> None:
     """Send until the standard input ends."""
     job = child.receive()
-    # Before the threads, which inherit it.
+    # The threads inherit the priority, so it is raised before they start.
     priority = child.raise_priority()
     begin_s = time.monotonic() + job["offset_s"]
     stream, sent = bytes(job["stream_bytes"]), deque[float]()

@@ -52,7 +52,7 @@ _RELEASE_S = 5.0
 _BOUNDED_S = 3.0
 """Least time for which the bound on bytes is watched, from a detection time after the fault on."""
 _BEFORE_S, _COURSE_S = 2.0, 0.2
-"""How long before the fault the course in a record begins, and its step."""
+"""Time before the fault at which a record's course begins, and its step, s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from testbed.harness.finding import Check
 from testbed.provenance import ROOT
 
 _CONNECTED_S = 5.0
-"""Until all are connected: peers know of the new daemon within 3 s, and a tree counts it within a
-detection time, 2 s."""
+"""Time until all are connected, s: peers know of the new daemon within 3 s, and a tree counts it
+within a detection time, 2 s."""
 _DIFFERS = "has a different configuration for"
 _OF_RESTARTS = frozenset({"session", "tag"})
 """Reasons to refuse datagrams that each restart has: they are of a session that has ended."""

@@ -55,7 +55,7 @@ def earlier(folder: Path, revision: str | None, source: Path = ROOT) -> Path:
 
 
 def another_default(folder: Path, source: Path = ROOT) -> Path:
-    """This version's code with another default, in a new folder."""
+    """Copy this version's code into a new folder, with another default."""
     for part in _PARTS:
         shutil.copytree(source / part, folder / part)
     _replace(folder / _CONFIGURED, _DEFAULT, _OTHER_DEFAULT)

@@ -112,7 +112,7 @@ class Fleet:
         return taken / len(self.names)
 
     def connected(self, names: Sequence[str] | None = None) -> set[int]:
-        """All numbers of peers that limiters took for connected at their last ticks."""
+        """The numbers of peers that limiters took for connected at their last ticks."""
         views = [self.views[name] for name in (self.alive if names is None else names)]
         return {len(view.connected) + view.unnamed for view in views}
 

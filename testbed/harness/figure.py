@@ -28,7 +28,7 @@ class Figure:
     page: str = "reproduction"
     """The page of results/ that shows it."""
     source: str = "The paper"
-    """Whose statement `paper` is."""
+    """The author of the statement `paper`."""
 
     def series(self, quick: bool) -> list[Planned]:
         """The series of a full or a quick run."""

@@ -25,7 +25,7 @@ class Check:
 
     statement: str
     value: float | None
-    """None if it could not be measured."""
+    """The measured value; None: it could not be measured."""
     unit: str = ""
     least: float | None = None
     most: float | None = None

@@ -24,7 +24,7 @@ class Task:
     repetition: int
     simulated: bool
     seconds: float
-    """Expected duration."""
+    """Expected duration of the run."""
     alone: bool = False
     """Whether no other run may be beside it."""
     attempt: int = 1

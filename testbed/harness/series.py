@@ -32,7 +32,7 @@ class Planned(Protocol):
 
     @property
     def name(self) -> str:
-        """Its directory's name. Figures that name the same series use the same runs."""
+        """Name of the series' directory. Figures that name the same series use the same runs."""
 
     @property
     def quick(self) -> Mapping[str, Any] | None:
@@ -70,7 +70,7 @@ class Series:
     """An experiment with changes; figures may share one."""
 
     name: str
-    """Its directory's name. Figures that name the same series use the same runs."""
+    """Name of the series' directory. Figures that name the same series use the same runs."""
     experiment: str
     """A file, or a name in testbed/experiments."""
     full: Mapping[str, Any] = field(default_factory=dict)

@@ -39,7 +39,7 @@ READ_NS = 50_000
 
 
 class Ack(NamedTuple):
-    """An acknowledgement."""
+    """An acknowledgement of segments."""
 
     next_: int
     """The first segment that has not come."""

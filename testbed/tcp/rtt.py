@@ -45,7 +45,7 @@ class RoundTrip:
 
     @property
     def timeout_ns(self) -> int:
-        """The retransmission timeout."""
+        """The retransmission timeout, ns."""
         base = self.smoothed_ns + self._variation_ns if self.smoothed_ns else INITIAL_RTO_NS
         return min(whole_jiffies_ns(base) << self.backoff, MAX_RTO_NS)
 

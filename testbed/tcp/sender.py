@@ -139,7 +139,7 @@ class Sender:
         return reduced
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stop the timer, and send no new segment."""
         self._timer.stop()
         self._segments = self.board.next_
         if self._pacer is not None:

@@ -1,4 +1,4 @@
-"""A front of drld's in the test's own process, and what comes to the broker behind it."""
+"""A front of a broker in the test's own process, and the messages that reach the broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Front:
         return self.datapath.waits(limit_id).waited
 
     async def until_waiting(self, count: int) -> None:
-        """Return when so many messages wait for the first limit."""
+        """Return when `count` messages wait for the first limit."""
         while self.datapath.waits(1).waiting < count:
             await trio.sleep(0.001)
 
@@ -109,27 +109,27 @@ async def front(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when it holds."""
+    """Return when the condition holds."""
     with trio.fail_after(120):
         while not condition():
             await trio.sleep(0.002)
 
 
 class Clients:
-    """Clients that are gone when the test ends."""
+    """Clients of a front, which the fixture closes at the end of the test."""
 
     def __init__(self) -> None:
         self.opened: list[RawClient] = []
 
     async def open(self, running: Front, name: str, **options: Any) -> RawClient:
-        """One that the broker has accepted."""
+        """A client that the broker has accepted."""
         client = await self.dial(running)
         await client.send(connect(name, **options))
         assert await client.receive() == (2, 0, b"\0\0")
         return client
 
     async def dial(self, running: Front) -> RawClient:
-        """One that has said nothing."""
+        """A client that is connected and has sent nothing."""
         client = RawClient(await trio.open_tcp_stream("127.0.0.1", running.port))
         self.opened.append(client)
         return client
@@ -171,7 +171,7 @@ class Observer:
         self._client.loop_stop()
 
     async def until(self, count: int) -> list[mqtt.MQTTMessage]:
-        """The messages, once there are so many."""
+        """The messages, once there are `count` of them."""
 
         def wait() -> bool:
             with self._changed:

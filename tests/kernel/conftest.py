@@ -21,6 +21,7 @@ from testbed.netns import run
 
 from .attached import WAYS, take_off_tcx
 from .daemon_host import DaemonHost, Daemons
+from .registry_host import RegistryFleet, built
 from .remote import RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import Topology, remove_stale
 
@@ -130,3 +131,10 @@ def kernel_start(topology: Topology, way: str) -> Iterator[Callable[..., RemoteK
     yield start
     for process in processes:
         process.kill()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[RegistryFleet]:
+    """A namespace with etcd; daemons in it end with the test."""
+    with built(tmp_path) as made:
+        yield made

@@ -88,6 +88,12 @@ class DaemonHost:
             lines += ["[[limit]]", f"id = {number}", f'name = "{limit}"', body]
         self.config.write_text("\n".join(lines) + "\n")
 
+    def started(self, limits: Mapping[str, str], **options: Any) -> DaemonHost:
+        """The same daemon, configured and ready; `options` are those of `configure`."""
+        self.configure(limits, **options)
+        self.start()
+        return self
+
     def start(self) -> None:
         """Start it and wait until it says that it is ready."""
         self.spawn()
@@ -145,6 +151,12 @@ class DaemonHost:
     def limit(self, name: str) -> Any:
         """One limit's report."""
         return self.get(f"/v1/limits/{name}")
+
+    def counted(self, name: str, packets: int) -> Any:
+        """One limit's report, once so many packets have arrived under it."""
+        report = wait_for(lambda: self.limit(name), lambda seen: seen["arrived_packets"] == packets)
+        assert report["arrived_packets"] == packets
+        return report
 
     def get(self, path: str) -> Any:
         """An answer of the control API itself: drlctl takes a moment to start."""

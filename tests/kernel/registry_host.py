@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from testbed.netns import run, within
 
 from ..etcd_server import EtcdServer
 from . import preloaded
 from .daemon_host import DaemonHost
-from .topology import DEADLINE_S, wait_for
+from .topology import DEADLINE_S, remove_stale, wait_for
 
 LIMITERS = 4
 PAYLOAD = 972
 LENGTH = PAYLOAD + 28
+FPS = ("--name", "customer-a", "--rate", "10mbit", "--burst", "75kB", "--out", "uplink")
+TABLE = {"id": 7, "name": "seven", "rate": "10mbit", "burst": "75kB", "match": {"out": "uplink"}}
 _PATIENCE = ("--wait", str(DEADLINE_S))
 """The default is for operators; a busy host takes longer."""
 _numbers = itertools.count()
@@ -169,6 +172,18 @@ class RegistryFleet:
             sender.join()
 
 
+@contextlib.contextmanager
+def built(directory: Path, *, etcd: bool = True) -> Iterator[RegistryFleet]:
+    """A namespace with etcd; daemons in it end with the context."""
+    remove_stale()
+    made = RegistryFleet(directory)
+    try:
+        made.build(etcd=etcd)
+        yield made
+    finally:
+        made.remove()
+
+
 def status(daemon: DaemonHost) -> Any:
     return daemon.get("/v1/status")
 
@@ -178,3 +193,18 @@ def joined(report: Any, members: int) -> bool:
     return bool(
         registry["joined"] and registry["members"] == members and not registry["problem_count"]
     )
+
+
+def in_force(daemon: DaemonHost, name: str, bps: float, connected: list[str]) -> None:
+    """Wait until a limit is in force with that rate, and with these peers."""
+
+    def as_wished(limit: Any) -> bool:
+        rate, peers = limit["limit_in_force_bps"], limit["fleet"]["connected"]
+        return bool(rate == pytest.approx(bps) and peers == connected)
+
+    limit = wait_for(lambda: daemon.limit(name), as_wished)
+    assert as_wished(limit), (limit, daemon.log)
+
+
+def names(daemon: DaemonHost) -> list[str]:
+    return [limit["name"] for limit in daemon.get("/v1/limits")]

@@ -35,14 +35,10 @@ def send(topology: Topology, count: int) -> None:
 def test_a_limit_is_enforced_and_counted_to_the_byte(
     topology: Topology, daemons: Daemons, firewall: str, datapath: str
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL}, firewall=firewall)
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL}, firewall=firewall)
     with topology.udp("sink", SINK, 9) as sink, topology.capture() as capture:
         send(topology, 30)
-        report = wait_for(
-            lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 30
-        )
+        report = daemon.counted("customer-a", 30)
         passed = [packet for packet in capture.wait(10) if len(packet) == LENGTH]
         assert sink.recv(2000) == bytes(PAYLOAD)
     # Ten at once, and one more for each 0.8 s that this took.
@@ -58,9 +54,7 @@ def test_a_limit_is_enforced_and_counted_to_the_byte(
 
 
 def test_sigterm_removes_everything(topology: Topology, daemons: Daemons, firewall: str) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": SHARED}, firewall=firewall)
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": SHARED}, firewall=firewall)
     assert rules(topology)
     assert daemon.stop() == 0
     assert daemon.wait_for_state("STOPPING=1")
@@ -72,9 +66,7 @@ def test_sigterm_removes_everything(topology: Topology, daemons: Daemons, firewa
 def test_leftovers_of_a_killed_daemon_are_removed_by_the_next(
     topology: Topology, daemons: Daemons, firewall: str
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": SHARED}, firewall=firewall)
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": SHARED}, firewall=firewall)
     installed = rules(topology)
     daemon.kill()
     assert rules(topology) == installed
@@ -88,9 +80,7 @@ def test_a_start_without_a_control_socket_keeps_a_dead_daemons_rules(
     topology: Topology, daemons: Daemons
 ) -> None:
     """systemd tries again every five seconds: in between nothing may pass that did not before."""
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": SHARED})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": SHARED})
     daemon.kill()
     installed = rules(topology)
     assert installed
@@ -144,25 +134,19 @@ def test_a_second_daemon_of_the_same_name_is_refused_and_harms_nothing(
     assert "limiter.name: 'lim1'" in second.log
     assert rules(topology) == installed
     send(topology, 20)
-    report = wait_for(
-        lambda: first.limit("customer-a"), lambda report: report["arrived_packets"] == 20
-    )
+    report = first.counted("customer-a", 20)
     assert report["dropped_packets"] >= 7
 
 
 def test_a_reload_changes_what_packets_meet_at_once(topology: Topology, daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     daemon.configure({"customer-a": CENTRAL + '\nmode = "shadow"'})
     assert daemon.ctl("reload").returncode == 0
     with topology.capture() as capture:
         send(topology, 30)
         passed = [packet for packet in capture.wait(30) if len(packet) == LENGTH]
     assert len(passed) == 30
-    report = wait_for(
-        lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 30
-    )
+    report = daemon.counted("customer-a", 30)
     assert report["dropped_packets"] >= 17
     daemon.configure({"customer-a": CENTRAL.replace("out0", "in0")})
     assert daemon.ctl("reload").returncode == 0
@@ -176,11 +160,9 @@ def test_a_reload_changes_what_packets_meet_at_once(topology: Topology, daemons:
 def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
     topology: Topology, daemons: Daemons
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     send(topology, 5)
-    wait_for(lambda: daemon.limit("customer-a"), lambda report: report["arrived_packets"] == 5)
+    daemon.counted("customer-a", 5)
     faster = CENTRAL.replace("10kbit", "20kbit")
     second = CENTRAL.replace("out0", "in0")
     daemon.configure({"customer-a": faster, "customer-b": second})
@@ -200,9 +182,7 @@ def test_sighup_takes_over_a_good_file_and_keeps_the_counters(
 def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
     topology: Topology, daemons: Daemons
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     daemon.config.unlink()
     os.mkfifo(daemon.config)  # As a file on a server that does not answer.
     daemon.signal(signal.SIGHUP)
@@ -222,9 +202,7 @@ def test_a_reload_that_hangs_keeps_no_daemon_from_stopping(
 def test_a_bad_reload_keeps_the_running_configuration(
     topology: Topology, daemons: Daemons, change: Callable[[str], str], named: str
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     before = daemon.limit("customer-a")
     daemon.config.write_text(change(daemon.config.read_text()))
     refused = daemon.ctl("reload", check=False)
@@ -294,9 +272,7 @@ def test_the_static_share_holds_until_peers_are_heard_and_after_they_die(
 
 @on_one
 def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     lines = daemon.ctl("trace", "customer-a", "--count", "5", "--json").stdout.splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == 5
@@ -310,9 +286,7 @@ def test_trace_streams_a_record_a_tick(topology: Topology, daemons: Daemons) -> 
 def test_invalid_datagrams_are_counted_and_change_nothing(
     topology: Topology, daemons: Daemons
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": SHARED}, peers={"lim2": "127.0.0.2:7946"})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": SHARED}, peers={"lim2": "127.0.0.2:7946"})
 
     def stranger(address: str) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -345,9 +319,7 @@ def test_invalid_datagrams_are_counted_and_change_nothing(
     ],
 )
 def test_a_refusal_of_the_host_is_one_line(daemons: Daemons, listen: str, said: str) -> None:
-    running = daemons("lim1")
-    running.configure({"customer-a": SHARED}, listen="127.0.0.9:7946")
-    running.start()
+    running = daemons("lim1").started({"customer-a": SHARED}, listen="127.0.0.9:7946")
     daemon = daemons("lim2")
     daemon.socket = running.socket
     daemon.configure({"customer-a": SHARED}, listen=listen)

@@ -35,10 +35,7 @@ def passed(topology: Topology, daemon: DaemonHost, count: int) -> tuple[int, Any
         for _ in range(count):
             source.sendto(bytes(PAYLOAD), (SINK, 9))
     arrived = before["arrived_packets"] + count
-    report = wait_for(
-        lambda: daemon.limit("customer-a"), lambda seen: seen["arrived_packets"] == arrived
-    )
-    assert report["arrived_packets"] == arrived
+    report = daemon.counted("customer-a", arrived)
     return report["forwarded_packets"] - before["forwarded_packets"], report
 
 
@@ -91,9 +88,7 @@ def traffic(topology: Topology, pause_s: float = 0.0) -> Iterator[Traffic]:
 def test_a_change_is_in_force_at_once_and_a_restart_reverts_it(
     topology: Topology, daemons: Daemons
 ) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     before = daemon.config.read_text()
     # Ten at once, and one more for each 0.8 s that this takes.
     assert passed(topology, daemon, 30)[0] < 30
@@ -124,9 +119,7 @@ def test_a_change_is_in_force_at_once_and_a_restart_reverts_it(
 
 
 def test_traffic_loses_no_packet_by_changes(topology: Topology, daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": WIDE})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": WIDE})
     other = ("--name", "b", "--rate", "1gbit", "--out", "out0")
     with traffic(topology) as packets:
         for verb in (
@@ -225,9 +218,7 @@ def test_saved_changes_are_read_by_a_restart_a_check_and_a_reload(
 
 @on_one
 def test_a_change_that_the_host_refuses_is_neither_in_force_nor_saved(daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     before = daemon.limit("customer-a")
     refused = daemon.ctl("limit", "set", "customer-a", "--out", "nowhere0", "--save", check=False)
     assert refused.returncode == 1
@@ -239,9 +230,7 @@ def test_a_change_that_the_host_refuses_is_neither_in_force_nor_saved(daemons: D
 
 @on_one
 def test_changes_from_many_shells_at_once_are_all_made(daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
 
     def add(number: int) -> None:
         match = {"out": "out0", "destination": f"10.92.{number}.0/24"}
@@ -263,9 +252,7 @@ def test_changes_from_many_shells_at_once_are_all_made(daemons: Daemons) -> None
 
 @on_one
 def test_garbage_gets_one_error_as_its_answer(daemons: Daemons) -> None:
-    daemon = daemons("lim1")
-    daemon.configure({"customer-a": CENTRAL})
-    daemon.start()
+    daemon = daemons("lim1").started({"customer-a": CENTRAL})
     before = daemon.get("/v1/config")
     transport = httpx.HTTPTransport(uds=str(daemon.socket), verify=False)
     with httpx.Client(transport=transport, base_url="http://drld", timeout=DEADLINE_S) as client:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from .daemon_host import DaemonHost
-from .registry_host import RegistryFleet
-from .topology import remove_stale, wait_for
+from .registry_host import RegistryFleet, built
+from .topology import wait_for
 
 pytestmark = pytest.mark.kernel
 
@@ -24,13 +24,8 @@ BURST = 20_000
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[RegistryFleet]:
     """A namespace with interfaces for limiters, and no etcd."""
-    remove_stale()
-    made = RegistryFleet(tmp_path)
-    try:
-        made.build(etcd=False)
+    with built(tmp_path, etcd=False) as made:
         yield made
-    finally:
-        made.remove()
 
 
 class Fleet:

@@ -1,3 +1,5 @@
+"""The burst that traffic with pauses needs at once."""
+
 from drld.allocators.burst_need import HOLD_NS, BurstNeed
 from drld.model import NS_PER_S
 

@@ -1,3 +1,5 @@
+"""Estimators: the EWMA, the demand of a limit, and the flow sample."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

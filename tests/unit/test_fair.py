@@ -1,3 +1,5 @@
+"""The allocator `fair`, corner by corner."""
+
 from dataclasses import replace
 
 import pytest

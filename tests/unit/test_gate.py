@@ -1,3 +1,5 @@
+"""The gate: one packet in, one verdict out."""
+
 import struct
 from ipaddress import ip_network
 from random import Random

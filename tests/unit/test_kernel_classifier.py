@@ -1,3 +1,5 @@
+"""The classification tables of the BPF program."""
+
 import random
 from ipaddress import ip_network
 from typing import Any

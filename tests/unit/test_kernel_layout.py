@@ -1,3 +1,5 @@
+"""The structs of the kernel datapath's maps, byte by byte."""
+
 import pytest
 
 from drld.capture import kernel_layout as layout

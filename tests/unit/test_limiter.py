@@ -1,3 +1,5 @@
+"""One limiter of one limit: what a tick makes of a measurement, and what a round publishes."""
+
 import pytest
 
 from drld.allocators import ALLOCATORS

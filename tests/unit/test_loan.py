@@ -1,3 +1,5 @@
+"""The account of a limiter with `fair`: its balance, and the bucket that the balance allows."""
+
 import pytest
 
 from drld.allocators.loan import LAST_S, LAST_TICKS, LoanAccount

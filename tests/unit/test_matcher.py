@@ -1,3 +1,5 @@
+"""The limits that a packet falls under."""
+
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any

@@ -1,3 +1,5 @@
+"""The verdict of one limit on one packet."""
+
 from random import Random
 
 from drld.model import Enforcement

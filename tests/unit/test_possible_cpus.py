@@ -1,3 +1,5 @@
+"""The number of processors that the host may have."""
+
 from pathlib import Path
 
 import pytest

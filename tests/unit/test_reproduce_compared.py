@@ -8,7 +8,7 @@ from testbed.harness.finding import Verdict
 from testbed.harness.results import Results
 from testbed.studies import daemons, trust
 from tests.reproduce_factories import draws
-from tests.reproduce_results import both, fleets
+from tests.study_results import both, fleets
 
 
 def test_rows_of_the_comparison() -> None:

@@ -27,11 +27,11 @@ from testbed.reproduce import (
 from testbed.reproduce.baseline import NAMES
 from testbed.studies import daemons, fabrics, responsiveness, scale, thrift, trust
 from tests import reproduce_results as made
+from tests import study_results
 from tests.reproduce_factories import Rate, constant, draws, failed
 from tests.reproduce_results import (
     BURSTY,
     SPLIT,
-    an_event,
     changing,
     following,
     sharing,
@@ -39,6 +39,7 @@ from tests.reproduce_results import (
     steps,
     swinging,
 )
+from tests.study_results import an_event
 
 FLEET40, FLEET100 = daemons.FIGURES
 swung = partial(swinging, period_s=4.0)
@@ -54,11 +55,11 @@ HELD: list[tuple[Figure, Callable[..., Results]]] = [
     (table2.FIGURE, made.round_trips),
     (flows5000.FIGURE, made.many),
     (sensitivity.FIGURE, made.cells),
-    (trust.FIGURE, made.both),
-    (FLEET40, made.fleets),
-    (responsiveness.FIGURE, made.responses),
+    (trust.FIGURE, study_results.both),
+    (FLEET40, study_results.fleets),
+    (responsiveness.FIGURE, study_results.responses),
     *(
-        (figure, partial(made.fleet_figure, figure, sent=made.PAPERS))
+        (figure, partial(study_results.fleet_figure, figure, sent=study_results.PAPERS))
         for figure in (scale.FIGURE, fabrics.FIGURE, thrift.FIGURE)
     ),
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from testbed.harness.results import Results
 from testbed.studies.responsiveness import FIGURE
 from tests.reproduce_factories import failed
-from tests.reproduce_results import KINDS, an_event, responses
+from tests.study_results import KINDS, an_event, responses
 
 
 def test_an_event_counts_in_the_experiment_that_is_about_it() -> None:

@@ -12,7 +12,7 @@ from testbed.harness.results import Results
 from testbed.harness.series import Series
 from testbed.studies import fabrics, fleets, scale, thrift
 from tests.reproduce_factories import Rate, a_result, a_run, constant, failed
-from tests.reproduce_results import LIMIT_MBIT, PAPERS, fleet_figure
+from tests.study_results import LIMIT_MBIT, PAPERS, fleet_figure
 
 
 @pytest.mark.parametrize("figure", [scale.FIGURE, fabrics.FIGURE, thrift.FIGURE])

@@ -1,4 +1,4 @@
-"""Whose namespaces are left over: decided by name, without a network."""
+"""Stale namespaces: those whose owner has ended, by their names alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def dead_owner() -> str:
-    """The name that a process had which is no more."""
+    """The owner's part of a name, for a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         return netns.owner(process.pid)
 

@@ -1,3 +1,5 @@
+"""The token bucket: filling, draining, credits, and times that run backward."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""Messages to the kernel's packet queue: verdicts in batches."""
+
 import socket
 import struct
 

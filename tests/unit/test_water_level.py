@@ -1,3 +1,5 @@
+"""The water level: the rate that no flow exceeds while all of a limit is in use."""
+
 import pytest
 
 from drld.allocators.water_level import water_level

@@ -19,7 +19,7 @@ class LinkNews:
     """News of the interfaces of the current network namespace, from now on."""
 
     def __init__(self) -> None:
-        """Subscribe.
+        """Subscribe to the kernel's link messages.
 
         Raises:
             DatapathError: the kernel has no rtnetlink, or no descriptor is left.

@@ -19,7 +19,7 @@ class Recipe(NamedTuple):
     """Bytes of the link-layer header before the IP header."""
     tables: classifier.Tables
     handover_ids: str
-    """`State.handover_ids`."""
+    """The ids of the shared maps (`State.handover_ids`)."""
 
 
 @dataclass(slots=True, eq=False)

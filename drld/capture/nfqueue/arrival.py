@@ -69,7 +69,7 @@ class Arrival:
         self.source = READ
         """The source in use: `ebpf`, `kernel` or `read`."""
         self.times: ArrivalTimes | None = None
-        """None: packets are charged when the daemon reads them."""
+        """The recorded arrival times; None: packets are charged when the daemon reads them."""
         self._limiter_name = limiter_name
         self._wanted = wanted
         self._clock = clock

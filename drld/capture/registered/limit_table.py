@@ -176,7 +176,7 @@ class PacketLimitTable(LimitTable):
     ([below](#flow-what-makes-a-flow)). Default: `"5-tuple"`."""
 
     def target(self) -> Match:
-        """Which packets fall under the limit."""
+        """Return the packets that fall under the limit."""
         match = self.match
         return Match(
             interface=match.in_ or match.out or "",

@@ -12,9 +12,9 @@ class LinkStats:
     """The updates that came over one link since the daemon started."""
 
     received: int = 0
-    """Accepted updates."""
+    """Number of accepted updates."""
     lost: int = 0
-    """Lost updates, as gaps in the peer's sequence numbers show."""
+    """Number of lost updates, as gaps in the peer's sequence numbers show."""
     late: int = 0
     """Updates that came after a newer one, and were discarded; also part of `lost`. Replayed
     updates are counted elsewhere (`sequence.Numbering`)."""

@@ -79,7 +79,7 @@ class _Peer:
     """The times of a peer's updates."""
 
     heard_ns: int | None = None
-    """When its newest update was read."""
+    """Time at which the peer's newest update was read."""
     arrived_ns: int | None = None
     """The earliest time at which its newest update may have arrived."""
     confirmed_ns: int | None = None
@@ -118,14 +118,14 @@ class Membership(ABC):
         self._order: list[str] = []
         """Peers that have not had their turn in this cycle."""
         self._heard_ns: int | None = None
-        """When the newest update of any peer was read."""
+        """Time at which the newest update of any peer was read."""
         self._connected: frozenset[str] = frozenset()
         self._connected_until_ns = -1
-        """When the first of these leaves, if no more updates come."""
+        """Time at which the first connected peer leaves, if no more updates come."""
         self._leaving: dict[str, int] = {}
-        """Peers that are connected no longer, and until when their demand counts."""
+        """Peers that are no longer connected, and the time until which their demand counts."""
         self._drained_ns: int | None = None
-        """When the socket was last empty."""
+        """Time at which the socket was last empty."""
         self._looked_ns: int | None = None
         """The time of the last call of `connected`, which a round makes for every peer."""
         self._doubtful: set[str] = set()
@@ -294,7 +294,7 @@ class Membership(ABC):
         return self._connected
 
     def leaving(self, now_ns: int) -> Set[str]:
-        """The peers that are connected no longer, but whose demand still counts."""
+        """The peers that are no longer connected, but whose demand still counts."""
         self.connected(now_ns)
         return self._leaving.keys()
 

@@ -97,7 +97,7 @@ class _Origin(Link):
 
     value: float = 0.0
     value_ns: int = 0
-    """When the value was received."""
+    """Time at which the value was received."""
     rest: float | None = None
     """The rest that the peer sent; None: this limiter's own sum counts."""
     connected_ns: int | None = None
@@ -114,7 +114,7 @@ class Mesh(Fabric[_Origin]):
 
     @staticmethod
     def fanout(branching: int) -> int | None:  # noqa: ARG004 -- the other fabrics need it
-        """All peers."""
+        """None: a limiter sends to all peers."""
         return None
 
     def _begin(self) -> None:

@@ -69,7 +69,7 @@ from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
 MAX_COPIES = 8.0
-"""How often a pair counts at most, with the lost pairs before it."""
+"""The most times that a pair counts, with the lost pairs before it."""
 EPOCH_LOSSES = 2
 """Lost updates that a limiter counts before it begins a new epoch."""
 EPOCH_INTERVALS = 1200
@@ -127,9 +127,9 @@ class _Peer(Link):
     """A peer, and the newest of our epochs (`PushSum._generation`) in which mass passed."""
 
     generation: int = -1
-    """When the peer last sent us mass."""
+    """The newest epoch in which the peer sent us mass."""
     given: int = -1
-    """When the peer last got mass from us."""
+    """The newest epoch in which we sent the peer mass."""
 
 
 class PushSum(Fabric[_Peer]):
@@ -148,7 +148,7 @@ class PushSum(Fabric[_Peer]):
         self._generation = 0
         """The number of epochs that this limiter has been in; those on the wire repeat."""
         self._epoch_ns: int | None = None
-        """When this limiter began or joined the epoch; None before the first."""
+        """Time at which this limiter began or joined the epoch; None before the first."""
         self._anchored = False
         """Whether other limiters are in this epoch."""
         self._tainted = False

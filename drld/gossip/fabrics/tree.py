@@ -90,7 +90,7 @@ class Tree(Fabric[_Neighbour]):
         self._least_rest: Sum | None = None
         """The last sum from the parent before it."""
         self._least_rest_until_ns = 0
-        """Until when that sum is the least that counts."""
+        """Time until which that sum is the least that counts."""
         self._quiescence = Quiescence()
         self._sums_count = False
         """Whether a sum counted limiters at the last view; else the membership alone did."""

@@ -90,9 +90,9 @@ class TreeMembership(Membership):
         self._best_knows = 0
         """The number of limiters that the best candidate counts."""
         self._confirmed_until_ns = 0
-        """When the parent is lost, if it confirms nothing more."""
+        """Time at which the parent is lost, if it confirms nothing more."""
         self._former_parents: dict[str, int] = {}
-        """Parents that were left for better ones, and when, ns."""
+        """Parents that this limiter left for better ones, and the time of that, ns."""
         self._lost_parents: dict[str, int] = {}
         """Lost parents, and until when other limiters may count what each was told, ns."""
         self._to_answer: list[str] = []
@@ -279,12 +279,12 @@ class TreeMembership(Membership):
         return self._children.keys()
 
     def child_members(self, child: str, now_ns: int) -> int:
-        """How many limiters are below a child, itself included; 0 if it is silent."""
+        """The number of limiters below a child, itself included; 0 if it is silent."""
         count = self._children[child]
         return 0 if self.silent(count.arrived_ns, now_ns) else count.members
 
     def rest_members(self, now_ns: int) -> int:
-        """How many limiters are not below this one, as its parent counts; 0 if that is silent."""
+        """The number of limiters not below this one, as its parent counts; 0 if that is silent."""
         rest = self._rest
         return 0 if rest is None or self.silent(rest.arrived_ns, now_ns) else rest.members
 
@@ -293,17 +293,17 @@ class TreeMembership(Membership):
         return now_ns - arrived_ns > self._silent_ns
 
     def _below(self, now_ns: int) -> int:
-        """How many limiters are below this one, itself included."""
+        """The number of limiters below this one, itself included."""
         return 1 + sum(self.child_members(child, now_ns) for child in self._children)
 
     def _members(self, now_ns: int) -> int:
-        """How many limiters there are, this one included."""
+        """The number of limiters in the tree, this one included."""
         return min(self._below(now_ns) + self.rest_members(now_ns), len(self.peers) + 1)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """All peers; or if some are missing, the connected ones that are neighbours.
+        """The connected peers: all; or if some are missing, the connected neighbours.
 
-        In that case `unnamed` is the number of the other connected peers.
+        If some are missing, `unnamed` is the number of the other connected peers.
         """
         if now_ns == self._looked_ns and not self._heard_since:
             return self._connected

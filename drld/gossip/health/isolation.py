@@ -26,7 +26,7 @@ class Isolation:
 
     times: ProbeTimes
     _answered_ns: int | None = None
-    """When the newest answered message was sent."""
+    """Time at which the newest answered message was sent, ns."""
     _since_ns: int | None = None
     """Begin of the present contact; None: out of contact."""
     _isolated: bool = False

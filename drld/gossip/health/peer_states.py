@@ -38,7 +38,7 @@ class _Member:
     """The life that the last handshake proved; 0: none."""
     retired: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     heard_ns: int | None = None
-    """When the last control message came from the peer."""
+    """Time of the last control message from the peer, ns."""
     suspected_ns: int = 0
     """Begin of the suspicion, plus all postponements."""
 

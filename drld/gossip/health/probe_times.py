@@ -66,13 +66,13 @@ class ProbeTimes:
     tick_ns: int
     """Time between two ticks."""
     period_ns: int
-    """P."""
+    """P, the time between two probes of this limiter."""
     timeout_ns: int
     """Time to wait for an answer before asking helpers."""
     spread_ns: int
-    """R."""
+    """R, the time for a suspicion and its refutation to reach every limiter."""
     isolation_ns: int
-    """Q."""
+    """Q, the time without any answer after which a limiter takes itself for isolated."""
     suspicion_min_ns: int
     suspicion_max_ns: int
     confirmations: int

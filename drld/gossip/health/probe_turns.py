@@ -24,7 +24,7 @@ class ProbeTurns:
         self._present: list[str] = []
         """Peers without a turn yet in this order of the present ones; the next one is the last."""
         self._absent: list[str] = []
-        """The same for the absent peers."""
+        """Peers without a turn yet in this order of the absent ones; the next one is the last."""
         self._silent: set[str] = set()
         """Peers that were never heard of, and did not answer a probe."""
 

@@ -73,17 +73,17 @@ class _Probe:
     peer: str
     sent_ns: int
     ask_ns: int
-    """When to ask helpers, ns."""
+    """Time at which helpers are asked, ns."""
     judge_ns: int
-    """When to stop waiting for an answer, ns."""
+    """Time at which the limiter stops waiting for an answer, ns."""
     counter: int
-    """This limiter's counter on the probe."""
+    """The number of this limiter's message with the probe, as its session counts."""
     judged: bool = True
     """Whether the peer is suspected if it does not answer."""
     errand: tuple[str, int] | None = None
     """The peer that asked for this probe, and the sequence number of its request."""
     asked_ns: int | None = None
-    """When helpers were asked."""
+    """Time at which helpers were asked, ns; None: not yet."""
     helpers: list[str] = field(default_factory=list)
     heard: set[str] = field(default_factory=set)
     """Helpers that confirmed the request."""

@@ -109,7 +109,7 @@ class Control:
     """A probe, an acknowledgement, or the request to probe another limiter."""
 
     kind: Kind
-    """Any kind but `HELLO`."""
+    """The kind of the message: any but `HELLO`."""
     sequence: int
     """The number of the probe that this is, or answers, or asks for; 32 bits."""
     target: int

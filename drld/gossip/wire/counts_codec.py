@@ -32,7 +32,7 @@ class Counts:
     asks: bool = False
     """Whether this is a question; its other fields are then 0."""
     counted_ns: int = 0
-    """When the totals were counted, ns of the sender's own clock."""
+    """Time at which the totals were counted, ns of the sender's own clock."""
     forwarded: int = 0
     """Tokens forwarded since the sender's daemon started."""
     dropped: int = 0

@@ -46,7 +46,7 @@ Body = TypeVar("Body")
 
 
 class Codec(ABC, Generic[Body]):
-    """How messages of one kind are written and read."""
+    """Writes and reads the messages of one kind."""
 
     numbered: bool
     """Whether the session numbers these messages."""

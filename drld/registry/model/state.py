@@ -73,10 +73,10 @@ class Reading(Protocol):
     """Readers of values; both raise ConfigError."""
 
     def limit(self, value: bytes, key: str) -> LimitSpec:
-        """Read a limit."""
+        """Read the value of a limit."""
 
     def member(self, value: bytes, key: str) -> Member:
-        """Read a member."""
+        """Read the value of a member."""
 
 
 class Registry:
@@ -280,7 +280,7 @@ class Registry:
         return [name for name in others if self._acknowledged.get(name, 0) < self._own_revision]
 
     def knowledge(self) -> dict[str, bytes]:
-        """All known values, by key."""
+        """Return all known values by key, sorted."""
         return {key: self._raw(key) for key in sorted(self._known())}
 
     def _settle(self, revision: int) -> None:

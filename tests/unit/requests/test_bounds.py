@@ -25,9 +25,9 @@ from drld.requests.keyed_limit import KeyedLimit, Terms
 from drld.requests.registered import limit_table
 
 from ..client.limiter import limiter
+from .keyed_fleet import KEYED
 from .test_datapath import bucket as record
 from .test_datapath import limited, of_plan
-from .test_keyed_limits import KEYED
 
 TERMS = Terms(1, b"of a fleet", 50_000_000, 3)
 

@@ -17,8 +17,8 @@ from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
 from drld.spec import LimiterSpec
 
+from .keyed_fleet import KEYED
 from .test_daemons import pairs_of_ports
-from .test_keyed_limits import KEYED
 
 MS = 1_000_000
 

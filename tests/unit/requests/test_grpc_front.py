@@ -25,9 +25,9 @@ from drld.requests.spec import ITEM, RequestMatch
 
 from ...certificates import authority, signed
 from ...rls_messages import METHOD, SERVICE, request
+from .grpc_peer import framed, kinds_of
 from .test_datapath import bucket, limit, limited, of_plan
 from .test_front import GET, front, of_files, trusting
-from .test_grpc_exchange import framed, kinds_of
 
 CALLS = 1000
 """The number of calls that grpc_client.py makes."""

@@ -22,8 +22,8 @@ from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
 
 from ...rls_messages import request, response
+from .keyed_fleet import KEYED
 from .test_datapath import bucket, limit, limited, of_plan
-from .test_keyed_limits import KEYED
 
 OK, OVER = 1, 2
 SECOND = 1

@@ -35,7 +35,7 @@ class PacketPlane(RunningPlane):
     datapath: KernelDatapath | NfqueueDatapath | NoDatapath
 
     def __init__(self, context: PlaneContext, spec: LimiterSpec) -> None:
-        """Touch nothing of the host yet."""
+        """Choose the preferred datapath; the host stays as it is until `put`."""
         self._clock = context.clock
         super().__init__(Match, self._preferred(spec))
         self._started = False

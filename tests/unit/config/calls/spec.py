@@ -1,3 +1,5 @@
+"""The nouns of the plane of calls: its unit, its target and its part of a configuration."""
+
 from __future__ import annotations
 
 import enum

@@ -1,3 +1,5 @@
+"""The command of the plane of calls."""
+
 import click
 
 

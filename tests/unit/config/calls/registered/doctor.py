@@ -1,3 +1,5 @@
+"""The check of the plane of calls."""
+
 from collections.abc import Iterator
 
 from drld.doctor.finding import Examined, Finding, unseen

@@ -1,3 +1,5 @@
+"""The metric of the plane of calls."""
+
 from collections.abc import Iterator
 
 from drld.control.backend import Backend

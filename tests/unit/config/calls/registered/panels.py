@@ -1,3 +1,5 @@
+"""The chart of the plane of calls."""
+
 from drld.planes.panels import Panel, Panels, Series
 
 PANELS = Panels(

@@ -1,3 +1,5 @@
+"""The remark of the plane of calls."""
+
 from drld.spec import LimiterSpec
 from tests.unit.config.calls.spec import Calls
 

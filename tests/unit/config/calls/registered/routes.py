@@ -1,3 +1,5 @@
+"""The path of the plane of calls."""
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route

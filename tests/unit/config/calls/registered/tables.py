@@ -1,3 +1,5 @@
+"""The tables of the plane of calls."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,0 +1,270 @@
+"""Limits with a bucket for each key, in a fleet: news, losses, restarts, reloads, memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drld.model import NS_PER_S
+from drld.requests.buckets.delta_codec import KIND, Form, Part
+from drld.requests.keyed_limit import KeyedLimit
+from drld.requests.keyed_limits import CONTACT_NS, PING_NS
+from testbed.sim.network import Conditions
+
+from .keyed_fleet import KEYED, MS, Fleet
+
+
+def test_a_user_s_limit_holds_over_the_fleet_and_others_are_unaffected() -> None:
+    fleet = Fleet(3)
+    assert fleet.ask_in_turn("alice", 60) == 20
+    assert fleet.ask_in_turn("bob", 5) == 5
+    assert {round(it.level("alice")) for it in fleet.limiters} == {20}
+    answer = fleet.limiters[1].ask("alice")
+    assert answer.refused is not None
+    assert answer.refused.limit.name == "api"
+    assert answer.retry_ns is not None
+    assert 50 * NS_PER_S < answer.retry_ns <= 60 * NS_PER_S
+    # What is asked for at cost 0, and what is refused, leaves no trace.
+    fleet.run(300)
+    before = fleet.limiters[2].level("bob")
+    assert fleet.limiters[2].ask("bob", 0).admitted
+    assert not fleet.limiters[2].ask("bob", 19).admitted
+    assert fleet.limiters[2].level("bob") == before
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_news_get_through_losses_repetitions_and_reordering(seed: int) -> None:
+    fleet = Fleet(4, seed, jitter_ns=60 * MS, loss=0.4, duplicate=0.2)
+    fleet.run(2000)
+    users = [f"u{number}" for number in range(15)]
+    for user in users:
+        fleet.limiters[fleet.rng.randrange(4)].ask(user, fleet.rng.randrange(1, 15))
+    fleet.network.conditions = Conditions(delay_ns=2 * MS, loss=0.2)
+    fleet.run(3000)
+    for user in users:
+        levels = [it.level(user) for it in fleet.limiters]
+        # A cell that came late is dated as much too late: 0.2 s are 1 / 300 of a token.
+        assert max(levels) - min(levels) < 0.01
+        assert fleet.limiters[0].level(user) > 0.5
+    assert all(it.keyed.limits[1].replica.settled for it in fleet.limiters)
+
+
+def test_a_limiter_that_starts_anew_is_told_what_it_admitted_itself() -> None:
+    fleet = Fleet(3)
+    for number in range(200):
+        fleet.limiters[0].ask(f"u{number}", 15)
+    fleet.run(1000)
+    one = fleet.limiters[0]
+    one.socket.restart()
+    one.begin(KEYED)
+    assert one.level("u7") == 0
+    fleet.run(1500)
+    assert all(round(one.level(f"u{number}")) == 15 for number in range(200))
+    assert not one.ask("u7", 15).admitted
+    # Its new cells are its own; the old ones stay those of an ended life.
+    assert one.ask("u7", 5).admitted
+    fleet.run(500)
+    assert {round(it.level("u7")) for it in fleet.limiters} == {20}
+
+
+@pytest.mark.parametrize("burst", [20, 100])
+def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate(burst: int) -> None:
+    """What is older than a full bucket is in no cell any more, and still in use; a row of many
+    cells takes several datagrams."""
+    text = KEYED.replace("1/min", "10/s").replace("burst = 20", f"burst = {burst}")
+    fleet = Fleet(3, text=text)
+    one, two, three = fleet.limiters
+    for number in range(1000):
+        (two, three)[number // 3 % 2].ask("alice")
+        fleet.run(20)
+    assert two.level("alice") > burst - 2
+    one.socket.restart()
+    one.begin(text)
+    fleet.run(300)
+    # Copies of two peers, of different rounds, count some tokens twice; none is left out.
+    assert 0 <= one.level("alice") - two.level("alice") < 4
+
+
+def test_what_a_silent_peer_misses_is_not_kept_and_told_when_it_is_heard_again() -> None:
+    fleet = Fleet(3)
+    away = fleet.limiters[2]
+    others = {"l0", "l1"}
+    fleet.network.partition(others, {"l2"})
+    fleet.run((CONTACT_NS + 2 * PING_NS) // MS)
+    replica = fleet.limiters[0].keyed.limits[1].replica
+    assert set(replica.pending) == {"l1"}
+    assert fleet.limiters[0].keyed.contacts == 1
+    # Each side is a fleet of its own.
+    assert sum(fleet.limiters[0].ask("alice").admitted for _ in range(30)) == 20
+    assert sum(away.ask("alice").admitted for _ in range(30)) == 20
+    fleet.network.cut.clear()
+    fleet.run(3000)
+    assert {round(it.level("alice")) for it in fleet.limiters} == {40}
+
+
+def test_peers_come_and_go_by_reload() -> None:
+    fleet = Fleet(3)
+    fleet.limiters[0].ask("alice", 12)
+    fleet.run(300)
+    for limiter in fleet.limiters[:2]:
+        limiter.follow(KEYED, {"l0", "l1"})
+    assert set(fleet.limiters[0].keyed.limits[1].replica.pending) == {"l1"}
+    fleet.run(1200)
+    assert fleet.limiters[1].socket.rejected["address"] > 0
+    for limiter in fleet.limiters[:2]:
+        limiter.follow(KEYED)
+    assert not fleet.limiters[1].ask("alice", 9).admitted
+    fleet.run(1500)
+    assert {round(it.level("alice")) for it in fleet.limiters} == {12}
+
+
+def test_what_may_wait_follows_the_size_of_the_fleet() -> None:
+    """A round for each limiter: what waits is told then, however many there were at the start."""
+
+    def late_ms(fleet: Fleet) -> int:
+        one, others = fleet.limiters[0], fleet.limiters[1:]
+        fleet.run(2000)
+        before = others[0].level("zoe")
+        one.ask("zoe")
+        for waited_ms in range(0, 2000, 10):
+            if others[0].level("zoe") > before + 0.5:
+                return waited_ms
+            fleet.run(10)
+        raise AssertionError
+
+    text = KEYED.replace("burst = 20", "burst = 200")
+    fleet = Fleet(10, text=text)
+    pair = fleet.limiters[:2]
+    most = {2: 2 * 50 + 60, 10: 10 * 50 + 60}
+    for limiter in pair:
+        limiter.follow(text, {"l0", "l1"})
+    assert late_ms(fleet) <= most[2]
+    for limiter in pair:
+        limiter.follow(text)
+    assert most[2] + 200 < late_ms(fleet) <= most[10]
+    for limiter in pair:
+        limiter.follow(text, {"l0", "l1"})
+    assert late_ms(fleet) <= most[2]
+
+
+@pytest.mark.parametrize("bucket", ["ledger", "queue"])
+def test_a_reload_of_the_fleet_keeps_levels_and_decides_as_a_start(bucket: str) -> None:
+    text = KEYED + f'bucket = "{bucket}"\n'
+    fleet = Fleet(3, text=text)
+    one = fleet.limiters[0]
+    for number in range(50):
+        one.ask(f"u{number}", 3 + number % 5)
+    levels = [one.level(f"u{number}") for number in range(50)]
+    one.follow(text, {"l0", "l1", "l2", *(f"x{number}" for number in range(60))})
+    assert [one.level(f"u{number}") for number in range(50)] == levels
+    known = one.keyed.limits[1].replica
+    fresh = KeyedLimit(one.keyed.limits[1].limit, one.keyed._terms).replica
+    assert (known._slack, known._frequency, known._repeat_ns) == (
+        fresh._slack, fresh._frequency, fresh._repeat_ns
+    )  # fmt: skip
+    for key in known.buckets:
+        own, new = known.buckets[key], fresh._make(key)
+        assert getattr(own, "_shape", None) == getattr(new, "_shape", None)
+
+
+def test_what_waits_to_be_sent_is_of_no_use_to_a_limit_that_begins_anew() -> None:
+    text = KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')
+    fleet = Fleet(2, text=text)
+    one = fleet.limiters[0]
+    urgent: list[None] = []
+    one.keyed.on_urgent = lambda: urgent.append(None)
+    one.ask("alice", 10)
+    assert urgent
+    for limiter in fleet.limiters:
+        limiter.follow(KEYED)
+    fleet.run(200)
+    assert [it.level("alice") for it in fleet.limiters] == [0, 0]
+
+
+def test_deltas_that_cannot_be_of_use_are_counted() -> None:
+    fleet = Fleet(2)
+    one, two = fleet.limiters
+    one.ask("alice", 9)
+    fleet.run(200)
+    two.follow(KEYED.replace('"user"', '"plan"'))
+    one.ask("alice", 9)
+    fleet.run(100)
+    assert two.socket.rejected["settings"] > 0
+    two.follow(KEYED.replace("id = 1", "id = 9"))
+    fleet.run(500)
+    assert two.socket.rejected["limit"] > 0
+    # Once they agree again, what was not acknowledged is told.
+    two.follow(KEYED)
+    fleet.run(1000)
+    assert round(two.level("alice")) == 18
+
+
+def test_peers_cannot_fill_the_memory() -> None:
+    fleet = Fleet(2, text=KEYED.replace("burst = 20", "burst = 20\nmax_keys = 10"))
+    one, two = fleet.limiters
+    one.keyed.limits[1].replica.buckets.max_keys = 10**6
+    for number in range(50):
+        one.ask(f"u{number}", 9)
+    fleet.run(300)
+    assert len(two.keyed.limits[1].replica.buckets) == 10
+    assert two.keyed.limits[1].replica.buckets.unkept >= 40
+
+
+def test_what_a_limiter_alone_admits_is_told_to_nobody() -> None:
+    fleet = Fleet(1)
+    assert fleet.ask_in_turn("alice", 30) == 20
+    fleet.run(2000)
+    assert fleet.network.sent == 0
+
+
+def test_drained_buckets_leave() -> None:
+    fleet = Fleet(2, text=KEYED.replace("1/min", "100/s"))
+    fleet.ask_in_turn("alice", 40)
+    fleet.run(15_000)
+    assert not any(it.keyed.limits[1].replica.buckets for it in fleet.limiters)
+
+
+def test_a_ping_says_nothing() -> None:
+    fleet = Fleet(2)
+    part = Part(0, Form.LEDGER, (), ())
+    assert fleet.limiters[0].socket.send("l1", KIND, part) is not None
+    fleet.run(50)
+    assert not fleet.limiters[1].socket.rejected
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_nothing_is_lost_or_counted_twice(data: st.DataObject) -> None:
+    """This holds under loss, repetition, reordering and cuts, and after restarts."""
+    draw = data.draw
+    fleet = Fleet(
+        3, draw(st.integers(0, 999)), text=KEYED.replace("1/min", "9/d").replace("20", "900"),
+        jitter_ns=draw(st.integers(0, 80)) * MS, loss=draw(st.sampled_from([0.0, 0.3])),
+        duplicate=0.2,
+    )  # fmt: skip
+    admitted = dict.fromkeys(("a", "b"), 0)
+    for _ in range(draw(st.integers(1, 12))):
+        number = draw(st.integers(0, 2))
+        limiter = fleet.limiters[number]
+        match draw(st.sampled_from(["ask", "ask", "wait", "cut", "heal", "restart"])):
+            case "ask":
+                user, cost = draw(st.sampled_from(["a", "b"])), draw(st.integers(1, 40))
+                answer = limiter.ask(user, cost)
+                admitted[user] += cost if answer.admitted else 0
+            case "wait":
+                fleet.run(draw(st.integers(1, 400)))
+            case "cut":
+                fleet.network.partition({limiter.name}, fleet.names - {limiter.name})
+            case "heal":
+                fleet.network.cut.clear()
+            case "restart":
+                fleet.network.cut.clear()
+                fleet.run(4000)
+                limiter.socket.restart()
+                limiter.begin(KEYED.replace("1/min", "9/d").replace("20", "900"))
+    fleet.network.cut.clear()
+    fleet.network.conditions = Conditions(delay_ns=2 * MS)
+    fleet.run(4000)
+    for user, tokens in admitted.items():
+        assert [round(it.level(user)) for it in fleet.limiters] == [tokens] * 3
