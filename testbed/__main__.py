@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 from pathlib import Path
 from typing import Any
 
 import click
 
 from drld import units
-from drld.gossip.fabrics import FABRICS
 from testbed import arrival, linkcheck, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
-from testbed.footprint import IdleFleet, measure
 from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
@@ -67,31 +64,6 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
     click.echo(linkcheck.describe(checked, backend))
     if checked.report is not None and (problem := checked.report.problem()):
         raise click.ClickException(problem)
-
-
-@main.command()
-@click.option("--peers", type=click.IntRange(0, 100), default=10, show_default=True)
-@click.option("--seconds", type=click.FloatRange(1, 600), default=60.0, show_default=True)
-@click.option("--fabric", type=click.Choice(sorted(FABRICS)), default="mesh", show_default=True)
-@click.option("--interval", default="50ms", show_default=True)
-@click.option("--datapath", default="auto", show_default=True)
-def footprint(peers: int, seconds: float, fabric: str, interval: str, datapath: str) -> None:
-    """Measure the cost of an idle daemon with --peers peers and one limit."""
-    progress = Progress()
-
-    async def work() -> list[dict[str, float]]:
-        progress.begin("footprint")
-        return await measure(IdleFleet(peers, fabric, interval, datapath), seconds, progress)
-
-    costs = run_to_end(work)
-    progress.end()
-    for what, values, unit in (
-        ("processor time", [cost["core_share"] * 100 for cost in costs], "% of a core"),
-        ("resident", [cost["resident_bytes"] / 1e6 for cost in costs], "MB"),
-        ("peak resident", [cost["peak_bytes"] / 1e6 for cost in costs], "MB"),
-    ):
-        middle, most = statistics.median(values), max(values)
-        click.echo(f"{what:<15} median {middle:6.2f} {unit}, most {most:6.2f} {unit}")
 
 
 @main.command("arrival")

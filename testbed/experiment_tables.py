@@ -124,7 +124,7 @@ class FlowsTable(PathTable):
 
 
 class ExperimentTable(Table):
-    """The whole file."""
+    """The top level of an experiment's file."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
     description: str = ""

@@ -246,7 +246,7 @@ def _flows(layout: Plan, seen: Observation, steps: int) -> list[FlowGoodput]:
                 )
             )
     if received:
-        raise MeasurementError(f"connections of nobody: {sorted(received)}")
+        raise MeasurementError(f"connections from unknown sources: {sorted(received)}")
     return found
 
 

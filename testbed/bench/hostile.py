@@ -26,7 +26,7 @@ from drld.gossip.fabrics.tree_ranks import Role
 from drld.gossip.fabrics.tree_update import TREE, TreeUpdate
 from drld.gossip.transport import Transport
 from drld.gossip.wire.channel import Channel
-from drld.gossip.wire.control_codec import NOBODY, Control, End, Hello, Kind
+from drld.gossip.wire.control_codec import NO_END, Control, End, Hello, Kind
 from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import LONG_TAG_SIZE, MAX_DATAGRAM, codec_of
@@ -132,7 +132,7 @@ class _Scene:
     def _made_up(self) -> bytes:
         """A HELLO of an invented life with a valid tag, as in a fleet without keys."""
         bits = self._rng.getrandbits
-        hello = Hello(End(bits(64) | 1, 1), NOBODY, bits(64) | 1, 0)
+        hello = Hello(End(bits(64) | 1, 1), NO_END, bits(64) | 1, 0)
         return self._tagger.seal(codec_of(Kind.HELLO).encode(hello, 1, 0))
 
     def tick_s(self, datagrams: Sequence[bytes | None], kind: str = "") -> float:

@@ -7,8 +7,8 @@ Segments are numbered and have one size. The model has:
 - detection of losses by time (RACK, RFC 8985; `testbed.tcp.scoreboard`), with its timer
 - recovery: the window halves, and proportional rate reduction (RFC 6937 with Linux's reduction
   bound) decides the sending meanwhile
-- tail loss probes (RFC 8985, section 7): after two round trips of silence a new segment, even
-  beyond the window, or the last one again if there is no new one
+- tail loss probes (RFC 8985, section 7; `testbed.tcp.loss_probe`): after two round trips of silence
+  a new segment, even beyond the window, or the last one again if there is no new one
 - explicit congestion notification (RFC 3168), as an option: an echoed mark reduces the window like
   a loss, once a round trip, and the next new segment says so; segments sent again are not
   ECN-capable
@@ -22,8 +22,8 @@ The window is in another module: New Reno's (`testbed.tcp.congestion`), or anoth
 (`testbed.tcp.controls`). With a pacing control each segment waits for its time
 (`testbed.tcp.pacer`).
 
-Deviations: there is no pacing of New Reno and CUBIC, and no undoing of
-a reduction because of duplicate SACKs or timestamps.
+Deviations: New Reno and CUBIC are not paced, and no reduction is undone because of duplicate SACKs
+or timestamps.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from collections.abc import Callable
 from testbed.tcp.clock import Clock
 from testbed.tcp.congestion import INITIAL_WINDOW, Congestion
 from testbed.tcp.digest import Digest, digest
+from testbed.tcp.loss_probe import LossProbe
 from testbed.tcp.pacer import Pacer
 from testbed.tcp.receiver import Ack
 from testbed.tcp.retransmission import Pending, RetransmissionTimer
@@ -118,9 +119,7 @@ class Sender:
         """Number of timeouts in a row."""
         self._patient = False
         """Whether the present acknowledgement set the timer to wait for late segments."""
-        self._probe_end: int | None = None
-        self._probe_again = False
-        """Whether the probe was a segment sent before."""
+        self._probe = LossProbe()
         self._reduced = False
         """Whether the window was reduced, and no segment has said so yet."""
 
@@ -159,8 +158,10 @@ class Sender:
         if news.sample_sent_ns is not None:
             self.rtt.sample(now_ns - news.sample_sent_ns, board.una, board.next_)
             board.least_rtt_ns = self.rtt.minimum_ns
-        if self._probe_end is not None:
-            self._end_probe(ack, news)
+        if self._probe.repaired(ack, news):
+            self._begin_reduction()
+            self.congestion.end_reduction()
+            self._keep_open()
         after = _After.NOTHING
         self._patient = False
         dubious = news.sacked or not news.advanced or ack.duplicate is not None or ack.echo
@@ -246,7 +247,7 @@ class Sender:
 
     def _begin_reduction(self) -> None:
         self._high = self.board.next_
-        self._probe_end = None
+        self._probe.forget()
         self._reduced = True
         self.congestion.begin_reduction()
 
@@ -357,41 +358,24 @@ class Sender:
     def _expire(self) -> None:
         pending = self._timer.pending
         if pending is Pending.PROBE:
-            self._probe()
+            self._send_probe()
         elif pending is Pending.REORDERING:
             self._give_up_waiting()
         elif pending is Pending.TIMEOUT:
             self._time_out()
 
-    def _probe(self) -> None:
-        """tcp_send_loss_probe()."""
+    def _send_probe(self) -> None:
+        """Send a new segment, or the last one again (tcp_send_loss_probe())."""
         board = self.board
-        if self._probe_end is None:
-            if self._more:
-                self._transmit_new()
-                self._probe_again = False
-            else:
+        if not self._probe.pending:
+            again = not self._more
+            if again:
                 self._transmit_again(board.segments[board.next_ - 1])
-                self._probe_again = True
-            self._probe_end = board.next_
+            else:
+                self._transmit_new()
+            self._probe.sent(board.next_, again=again)
             self._timer.stop()
         self._timer.restart()
-
-    def _end_probe(self, ack: Ack, news: Digest) -> None:
-        """tcp_process_tlp_ack()."""
-        end = self._probe_end
-        assert end is not None
-        if ack.next_ < end:
-            return
-        if not self._probe_again or ack.duplicate is not None:
-            self._probe_end = None
-        elif ack.next_ > end:
-            # The probe repaired a loss that was not found otherwise.
-            self._begin_reduction()
-            self.congestion.end_reduction()
-            self._keep_open()
-        elif not news.advanced and not news.sacked:
-            self._probe_end = None
 
     def _give_up_waiting(self) -> None:
         """tcp_rack_reo_timeout()."""
@@ -409,7 +393,7 @@ class Sender:
         """tcp_retransmit_timer(), tcp_enter_loss()."""
         board, now_ns = self.board, self._clock.now_ns
         self.timeouts += 1
-        self._probe_end = None
+        self._probe.forget()
         fresh = self.state in (State.OPEN, State.DISORDER, State.CWR)
         head = board.segments[board.una]
         for segment in list(board.segments.values()):

@@ -8,7 +8,7 @@ from drld.errors import WireError
 from drld.gossip.wire.control_codec import (
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
-    NOBODY,
+    NO_END,
     Control,
     End,
     Hello,
@@ -20,7 +20,7 @@ from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE, codec_of
 
 from ..wire import decode_control_untrusted, encode_control
 
-GREETING = Hello(mine=End(0x0102030405060708, 1), yours=NOBODY, nonce=9, echo=0)
+GREETING = Hello(mine=End(0x0102030405060708, 1), yours=NO_END, nonce=9, echo=0)
 RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT, accusers=0b100001)
 PROBE = Control(Kind.PROBE, sequence=258, target=2**64 - 1, digest=3, rumours=(RUMOUR,))
 
@@ -67,7 +67,7 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(GREETING, at3=1), "reserved"),
         (patched(GREETING, at7=1), "reserved"),
         (patched(replace(GREETING, nonce=0)), "reserved"),
-        (patched(replace(GREETING, mine=NOBODY)), "reserved"),
+        (patched(replace(GREETING, mine=NO_END)), "reserved"),
         (patched(replace(GREETING, mine=End(1, 0))), "reserved"),
         (patched(PROBE, at2=1), "reserved"),
         (patched(PROBE, at3=1), "reserved"),

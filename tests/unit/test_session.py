@@ -1,6 +1,6 @@
 """The handshake, message by message."""
 
-from drld.gossip.wire.control_codec import NOBODY, End, Hello
+from drld.gossip.wire.control_codec import NO_END, End, Hello
 from drld.gossip.wire.session import Session
 
 A, B, C = End(10, 1), End(20, 1), End(30, 1)
@@ -34,7 +34,7 @@ def met(a: Session, b: Session) -> None:
 def test_three_messages_make_a_session() -> None:
     a, b = pair()
     assert [a.open, b.open] == [False, False]
-    assert a.greet().yours == NOBODY
+    assert a.greet().yours == NO_END
     met(a, b)
     assert (a.theirs, b.theirs) == (B, A)
     assert [a.open, b.open] == [True, True]

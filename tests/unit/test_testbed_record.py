@@ -159,7 +159,7 @@ def test_a_flow_that_was_never_opened_fails_the_run() -> None:
 
 def test_bytes_from_nowhere_fail_the_run() -> None:
     stranger = {"source": "10.1.9.2", "port": 1, "bytes": [0] * 20}
-    with pytest.raises(MeasurementError, match="connections of nobody"):
+    with pytest.raises(MeasurementError, match="connections from unknown sources"):
         recorded(received=[*seen_by_default().received, stranger])
 
 

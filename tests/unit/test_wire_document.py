@@ -14,7 +14,7 @@ from drld.gossip.fabrics.tree_update import TREE
 from drld.gossip.wire.control_codec import (
     BODY,
     HELLO,
-    NOBODY,
+    NO_END,
     RUMOUR,
     Control,
     End,
@@ -42,7 +42,7 @@ UPDATES = [
     mesh(1, 258, 3.5, Quantity.WEIGHT, rest=0.25),
     pushsum(1, 258, 3.5, 0.25, Quantity.WEIGHT, epoch=5),
 ]
-GREETING = Hello(ONE, NOBODY, 0x2122232425262728, 0)
+GREETING = Hello(ONE, NO_END, 0x2122232425262728, 0)
 PROBE = Control(
     Kind.PROBE,
     7,

@@ -71,8 +71,8 @@ class End(NamedTuple):
     """Counts the sessions that this life of the daemon opened, from 1."""
 
 
-NOBODY = End(0, 0)
-"""The end of a peer that is not known yet."""
+NO_END = End(0, 0)
+"""The end of a peer that the sender does not know yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Hello:
 
     mine: End
     yours: End
-    """The end that the sender has a session with, or `NOBODY`."""
+    """The end that the sender has a session with, or `NO_END`."""
     nonce: int
     """64 bits; a peer that echoes them proves to the sender that it runs now."""
     echo: int

@@ -6,7 +6,7 @@ Its keys are derived from both ends (`drld.gossip.wire.datagram_tag`). A datagra
 session therefore fits no other, and sequence numbers begin at 0 in each.
 
 Theory of operation. There is one message, HELLO(mine, yours, nonce, echo): the sender is `mine` and
-has a session with `yours` (or `NOBODY`); a peer that echoes `nonce` proves that it runs now; `echo`
+has a session with `yours` (or `NO_END`); a peer that echoes `nonce` proves that it runs now; `echo`
 is the receiver's nonce. It is tagged with the fleet's key over both names. The nonce is a keyed
 hash of the end that the session is with: it stays the same until another end has proved itself, and
 then never comes back. On HELLO(mine, yours, nonce, echo):
@@ -20,8 +20,8 @@ A limiter that has a message for a peer without a session sends a HELLO instead 
 a limiter that gets a datagram of an unknown session, since one of the two may have restarted. A
 first handshake takes three messages:
 
-    A: HELLO(a, nobody, m, 0)    B: HELLO(b, nobody, n, m)    A meets b
-                                 A: HELLO(a, b, m', n)        B meets a
+    A: HELLO(a, none, m, 0)      B: HELLO(b, none, n, m)      A meets b
+                                A: HELLO(a, b, m', n)         B meets a
 
 Why an echo of `mine` cannot replace the nonce: `mine` stays the same as long as the daemon runs. A
 recorded HELLO of an earlier incarnation would then prove one that has ended, and end a good
@@ -43,7 +43,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drld.gossip.wire.control_codec import NOBODY, End, Hello
+from drld.gossip.wire.control_codec import NO_END, End, Hello
 
 _NONCE = b"drld-non"
 
@@ -71,7 +71,7 @@ class Session:
     def __init__(self, mine: End, secret: bytes) -> None:
         """`mine` serves no other session. `secret` is random, and this daemon's alone."""
         self.mine = mine
-        self.theirs = NOBODY
+        self.theirs = NO_END
         """The end that was met last."""
         self._secret = secret
         self._nonce = self._make_nonce()
@@ -79,7 +79,7 @@ class Session:
     @property
     def open(self) -> bool:
         """Whether there is a session."""
-        return self.theirs is not NOBODY
+        return self.theirs is not NO_END
 
     def greet(self, echo: int = 0) -> Hello:
         """The HELLO to send to the peer."""

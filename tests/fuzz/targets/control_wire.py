@@ -6,7 +6,7 @@ from drld.gossip.wire import counts_codec
 from drld.gossip.wire.control_codec import (
     MAX_CONTROL_SIZE,
     MAX_RUMOURS,
-    NOBODY,
+    NO_END,
     Control,
     End,
     Hello,
@@ -54,7 +54,7 @@ def seeds() -> list[bytes]:
         for some in ((), rumours[:1], rumours)
     ]
     messages: list[tuple[Hello | Control, int]] = [
-        (Hello(End(1, 1), NOBODY, 5, 0), 0),
+        (Hello(End(1, 1), NO_END, 5, 0), 0),
         (Hello(End(2**64 - 1, 2**32 - 1), End(7, 8), 9, 10), 0),
         *((control, 2**31) for control in controls),
     ]

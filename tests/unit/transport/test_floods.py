@@ -9,7 +9,7 @@ import pytest
 
 from drld.gossip.transport import MAX_REFUSED, Address
 from drld.gossip.wire.channel import MAX_ANSWERS
-from drld.gossip.wire.control_codec import NOBODY, Control, End, Hello, Kind
+from drld.gossip.wire.control_codec import NO_END, Control, End, Hello, Kind
 from drld.gossip.wire.datagram_tag import HELLO, Tagger, session_secret
 from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.message import LONG_TAG_SIZE
@@ -122,7 +122,7 @@ def test_a_handshake_gets_through_a_flood(
     def flood() -> None:
         """Before each tick. Without a key all of them are as they must be but for the echo."""
         for number in range(500):
-            hello = Hello(End(rng.getrandbits(64) | 1, 1), NOBODY, number + 1, rng.getrandbits(64))
+            hello = Hello(End(rng.getrandbits(64) | 1, 1), NO_END, number + 1, rng.getrandbits(64))
             content = encode_control(hello, ring.use, 0)
             forged = content + rng.randbytes(LONG_TAG_SIZE)
             if ring is NO_KEYS:
