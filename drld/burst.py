@@ -1,10 +1,10 @@
 """The automatic burst of a limit.
 
 Policers are hard to size (Flach et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM
-2016). A policer drops what exceeds its bucket, so the bucket must hold a TCP flow's swings: a lone
-Reno or CUBIC flow reaches the rate only with two to six bandwidth-delay products. A deeper bucket
-passes longer bursts above the rate. The automatic burst is a quarter of a second of the rate: two
-and a half bandwidth-delay products of a path of 100 ms.
+2016). A policer drops the packets that exceed its bucket, so the bucket must hold a TCP flow's
+swings. A lone Reno or CUBIC flow reaches the rate only with two to six bandwidth-delay products. A
+deeper bucket passes longer bursts above the rate. The automatic burst is a quarter of a second of
+the rate: two and a half bandwidth-delay products of a path of 100 ms.
 """
 
 from __future__ import annotations

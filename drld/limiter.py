@@ -6,11 +6,11 @@ gossip interval, `publish` returns the updates for the round's targets. All limi
 its `Membership`. A `quiescent` limit needs no calls until a packet or an update comes or the
 membership changes.
 
-The conservative rule (paper, section 5.6; docs/conservative-rule.md): for each peer without fresh
-updates, the limit shrinks by that peer's static share, and later the peer's demand counts zero. The
-limit in force falls at once. It rises when more peers have been connected for `Membership.rise_ns`,
-because all limiters must know their demand before any limiter uses their shares. A limiter without
-a connected peer and without a fresh sum enforces its static share as a plain bucket, whatever the
+The conservative rule (paper, section 5.6; docs/conservative-rule.md): the limit shrinks by the
+static share of each peer without fresh updates. Later the peer's demand counts zero. The limit in
+force falls at once. It rises when more peers have been connected for `Membership.rise_ns`, because
+all limiters must know their demand before any limiter uses their shares. A limiter without a
+connected peer and without a fresh sum enforces its static share as a plain bucket, whatever the
 allocator.
 """
 
@@ -61,7 +61,7 @@ class Tick:
     quantity: Quantity
     """The quantity of `allocation.value` and `view.remote`."""
     unit: Unit
-    """The unit that the limit counts in."""
+    """The unit of the limit."""
     allocation: Allocation
 
 

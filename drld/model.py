@@ -177,7 +177,7 @@ class GlobalView:
 
 @record(frozen=True, slots=True)
 class Enforcement:
-    """What a datapath must do for one limit until the next tick.
+    """The duty of a datapath for one limit until the next tick.
 
     Random drop comes first and takes no token. Tokens are settled at the old rate before a new
     one applies and never exceed the depth. `depth` None means no bucket. A credit is added once

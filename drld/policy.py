@@ -82,7 +82,7 @@ class Policy:
     The policy has it, because the fleet must agree on it: the rate is divided among flows.
     """
     unit: Unit = BYTES
-    """The unit that the limit counts in."""
+    """The unit of the limit."""
     shared: Mapping[str, object] = field(default_factory=dict)
     """Further settings that the fleet must agree on, by keys such as `match.per`. Unlike the rest
     of the target they are the same on all hosts."""

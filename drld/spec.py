@@ -205,7 +205,7 @@ class LimiterSpec:
     """False: some of the fleet may not count this limiter yet. It then takes no part in gossip, so
     that it enforces its static share."""
     ring: KeyRing = field(default_factory=KeyRing)
-    """The keys that the fleet's datagrams are sealed with."""
+    """The keys that seal and open the fleet's datagrams."""
     probes: ProbeSpec | None = None
     """The settings of probes; None: this limiter neither probes nor answers."""
     http: HttpSpec | None = None

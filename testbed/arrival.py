@@ -10,9 +10,9 @@ The sender runs late as well, so the kernel's token bucket filter shapes the str
 the depth. The arrivals at the limiter are recorded (`testbed.stamps`) and checked against rate and
 depth (`beyond`, which must be 0).
 
-If the host itself stood still (`testbed.beats`), or left the daemon so little of a processor that
-packets queued for longer, they may have been too old for their arrival times to count. The stream
-is sent again.
+If the host itself stood still (`testbed.beats`), packets may have been too old for their arrival
+times to count. The same holds if the daemon had so little of a processor that packets queued for
+longer. The stream is sent again.
 """
 
 from __future__ import annotations

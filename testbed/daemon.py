@@ -136,7 +136,7 @@ class Daemon:
         raise MeasurementError(f"{self.process.name} ended")
 
     def clock(self) -> tuple[float, float]:
-        """The time, and the processor time that it has used: what `cost` counts from."""
+        """The time, and the processor time that the daemon has used: the start of a `cost`."""
         return time.monotonic(), self.cpu_s()
 
     def cost(self, since: tuple[float, float]) -> dict[str, float]:

@@ -29,7 +29,7 @@ from testbed.fields import Duration, Name, Places, Probability, Size, Table, spr
 UDP_HEADERS = 28
 """Bytes of IP and UDP header in each packet."""
 FIRST_PORT, PORTS = 1024, 64_512
-"""The ports that the sources of a group send from."""
+"""The source ports of a group's packets."""
 _NS_PER_S = 1_000_000_000
 _MOST_BURST = 10_000
 
@@ -70,7 +70,7 @@ class UdpSource:
 
 @dataclass(frozen=True, slots=True)
 class UdpGroup:
-    """A group of sources, with everything filled in."""
+    """A group of sources, with all defaults filled in."""
 
     name: str
     limiter: str

@@ -4,7 +4,7 @@ Every queue of the router's namespace is one link (`testbed.delay`). Rules in it
 choose the queue by the outgoing interface. Packets wait in the kernel, and the process gets only
 their metadata. It reports its own error, and the packets that the kernel dropped because of it.
 
-It waits in select(2), whose timeout has microseconds, and uses a real-time scheduler if the host
+It waits in select(2), whose timeout has microseconds. It uses a real-time scheduler if the host
 permits: a timer fires about 30 us late with it, and 80 us without.
 """
 

@@ -35,7 +35,7 @@ EXPERIMENTS = Path(__file__).resolve().parent / "experiments"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of flows, with everything filled in."""
+    """A group of flows, with all defaults filled in."""
 
     name: str
     limiter: str

@@ -27,8 +27,9 @@ STEP_NS = 200_000_000
 
 PHANTOM_QUEUES = "bc-pqp"
 CENTRAL = {"ctb": "ctb", "crd": "grd", "central-fair": "fair", PHANTOM_QUEUES: "ctb"}
-"""One limiter that all flows pass, and drld's allocator: the central token bucket, central random
-drop (GRD), one limiter with `fair`, and in the simulator alone a phantom queue for each flow."""
+"""The central runs, in which all flows pass one limiter, and drld's allocator for each. They are
+the central token bucket, central random drop (GRD), `fair`, and in the simulator alone a phantom
+queue for each flow."""
 ALLOCATOR_NAMES = tuple(dict.fromkeys([*ALLOCATORS, *CENTRAL]))
 
 START_SPREAD_NS = 20_000_000

@@ -37,7 +37,7 @@ def _places(value: object) -> str:
 
 
 def places(value: str) -> list[str]:
-    """The names that a value of `Places` stands for."""
+    """The names in a value of `Places`."""
     found = _RANGE.fullmatch(value)
     if found is None:
         return [value]

@@ -1,7 +1,7 @@
 """Emulated links: delay, loss, rate and queue on the egress of the router's interfaces.
 
-All of them sit in the router's namespace, never in a source's: a packet that waits there still
-belongs to its socket, and TCP's small-queue limit would throttle the sender.
+All of them sit in the router's namespace, never in a source's. A packet that waits in a source's
+namespace still belongs to its socket, and TCP's small-queue limit would throttle the sender.
 
 Two ways of delaying, chosen by trying: `netem` where the kernel has it, otherwise a delay line
 of our own (`testbed.delayline`). Rates are a token bucket filter (TBF) behind the delay, with a

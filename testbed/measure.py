@@ -37,7 +37,7 @@ def ip_bytes(table: str) -> dict[tuple[str, str], int]:
 
 
 def open_table() -> int:
-    """A descriptor of `net/dev` of the namespace that this thread is in."""
+    """A descriptor of `net/dev` in this thread's namespace."""
     return os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
 
 

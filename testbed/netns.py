@@ -1,9 +1,9 @@
 """Network namespaces of the testbed: their names, their owner, and getting into one.
 
-A namespace is called `drldtb-<owner>-<role>`, where the owner is the testbed's process id and
-its start time, so that a reused id is not taken for the owner. The next run removes the leftovers
-of dead owners. The name of a run's state directory (configurations, control sockets) contains the
-owner, too.
+A namespace is called `drldtb-<owner>-<role>`. The owner is the testbed's process id and its start
+time, so that a reused id is not taken for the owner. The next run removes the leftovers of dead
+owners. The name of a run's state directory (configurations, control sockets) contains the owner,
+too.
 """
 
 from __future__ import annotations

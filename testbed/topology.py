@@ -5,11 +5,11 @@
                       ++===== <limiter> (ctl)          gossip
 
 Each box is a network namespace, each line a veth pair. All links are emulated in `wan`, on the
-egress of its interfaces: towards a limiter (data), towards a source (acknowledgements) and
-towards a limiter's `ctl` (gossip), half a round trip each. A group, of long flows, of UDP sources
-or a web server (its clients are in the sink), has its own source and its own interface at the
-limiter, named after the group; `wan` tells the groups of a limiter apart by policy routing. Limits
-match `out`, the limiter's interface towards the sink.
+egress of its interfaces. Data to a limiter, acknowledgements to a source and gossip to a limiter's
+`ctl` each take half a round trip. A group, of long flows, of UDP sources or a web server (its
+clients are in the sink), has its own source and its own interface at the limiter, named after the
+group; `wan` tells the groups of a limiter apart by policy routing. Limits match `out`, the
+limiter's interface towards the sink.
 
 A group of flows with `egress` has neither source nor path: the limiter sends it from an address on
 its loopback interface.

@@ -1,9 +1,8 @@
 """Traffic: long TCP flows, as processes of the testbed.
 
-`python -m testbed.traffic send` runs in a source's namespace and opens the flows of one group, each
-from its own port, by which the sink tells them apart.
-`python -m testbed.traffic receive` runs in the sink, reads all flows, and counts the application
-bytes of each in steps of 200 ms.
+`python -m testbed.traffic send` runs in a source's namespace and opens the flows of one group. Each
+has its own port, by which the sink tells them apart. `python -m testbed.traffic receive` runs in
+the sink, reads all flows, and counts the application bytes of each in steps of 200 ms.
 
 Every connection has selective acknowledgements and the congestion control of its group (default New
 Reno), and uses ECN if the group does. The sender checks all three, as the kernel reports no

@@ -1,7 +1,7 @@
 """UDP traffic of a run, as processes of the testbed.
 
 `python -m testbed.udptraffic send` sends for all UDP sources of a run (`testbed.datagrams`),
-through a raw socket in the namespace of each group: a source port is then a number in a header, and
+through a raw socket in the namespace of each group. A source port is then a number in a header, and
 takes no descriptor. It has priority over ordinary processes, and reports its largest lateness.
 
 `python -m testbed.udptraffic receive` runs in the sink. It counts the payload of each source, in

@@ -7,8 +7,8 @@ client process does not count.
 
 A closed loop: each client asks for one object after another while it has work.
 
-A request's report has the time of its SYN, the time of the object's last byte, and the bytes
-received, also for requests that were under way at the end.
+A request's report has the times of its SYN and of the object's last byte, and the bytes received.
+Requests that were under way at the end have reports, too.
 """
 
 from __future__ import annotations

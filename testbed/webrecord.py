@@ -23,7 +23,7 @@ CLASSES = (0, 5_000, 50_000, 500_000)
 MOST_ROWS = 20_000
 """Most requests that a run's record has one by one."""
 OVERHEAD = 450
-"""Most IP-layer bytes from the server for a request besides full packets of its object:
+"""Most IP-layer bytes from the server for a request, besides full packets of its object. They are
 its SYN-ACK, acknowledgements, FIN, the response's head, and a packet that is not full."""
 
 _NS_PER_S = 1_000_000_000

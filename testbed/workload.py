@@ -7,8 +7,8 @@ Two kinds of demand, one for each way to load a server:
 - `concurrent`: this number of clients, each of which asks for one object after another without a
   pause. If a change of the demand reduces the number, clients break off their requests.
 
-Sizes follow a bounded Pareto distribution, F(x) = (1 - (l/x)^a) / (1 - (l/h)^a) for l <= x <= h:
-heavy-tailed as web objects are (Crovella and Bestavros; the SURGE generator's tail), its bounds
+Sizes follow a bounded Pareto distribution, F(x) = (1 - (l/x)^a) / (1 - (l/h)^a) for l <= x <= h: it
+is heavy-tailed as web objects are (Crovella and Bestavros; the SURGE generator's tail). Its bounds
 keep every moment finite.
 
 Units: sizes bytes, times nanoseconds from the start of the run, rates requests/s.
@@ -104,7 +104,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class WebGroup:
-    """A web server, with everything filled in."""
+    """A web server, with all defaults filled in."""
 
     name: str
     limiter: str

@@ -6,7 +6,7 @@ direction, mark, time) replays to the same verdicts anywhere.
 The gate caches the flow key and the limits of a plain packet (`packet.outline`) when a second
 packet with the same outline arrives. The cache only saves time. It is cleared when it holds
 `MEMORY` entries. A flow of one packet (a scan, a flood of SYNs) costs one byte of a table of fixed
-size: an entry in the cache would cost more than parsing, and would push out other flows.
+size. An entry in the cache would cost more than parsing, and would push out other flows.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Settings:
 
 
 def settings(facts: Settings, datapath: str) -> Iterator[Finding]:
-    """Settings that slow BPF programs, or let packets pass the datapath by."""
+    """Findings on settings that slow BPF programs, or let packets bypass the datapath."""
     if facts.jit == 0:
         yield remark(
             "bpf_jit_enable",

@@ -1,11 +1,11 @@
 """The limits that a packet falls under: tuple-space search (Srinivasan, Suri, Varghese 1999).
 
 The limits of one interface, direction and address family are grouped by the bits that they compare:
-source prefix length, destination prefix length, mask of the packet mark, protocol or not. The
-fields of a packet, side by side, make one integer. A group is a mask over this integer, and a hash
-table from the masked integer to the limits that want these bits. So a packet costs one lookup for
-each group, not for each limit: ten thousand limits on a /24 each are one group. Only port ranges
-are compared one by one, among the limits of one table entry.
+lengths of both prefixes, mask of the packet mark, protocol or not. The fields of a packet, side by
+side, make one integer. A group is a mask over this integer, and a hash table from the masked
+integer to the limits that want these bits. So a packet costs one lookup for each group, not for
+each limit: ten thousand limits on a /24 each are one group. Only port ranges are compared one by
+one, among the limits of one table entry.
 
 All conditions of a limit must hold. A packet may fall under several limits, in the order of the
 configuration. docs/matching.md states the rules, and tests/ hold a linear matcher as the reference.

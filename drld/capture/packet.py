@@ -1,12 +1,12 @@
 """Parser of IP headers: flow, length and fragment, from untrusted bytes.
 
-`parse` reads the first `COPY_BYTES` of a packet and never raises. From a packet that contradicts
-itself, or with headers that end too early, it returns the fields that it could read, and a
-`Defect`. docs/matching.md says how limits treat such a packet.
+`parse` reads the first `COPY_BYTES` of a packet and never raises. If a packet contradicts itself,
+or its headers end too early, `parse` returns the fields that it could read, and a `Defect`.
+docs/matching.md says how limits treat such a packet.
 
-- The length is the IP packet's, in bytes: total length (RFC 791), payload length + 40 (RFC 8200),
-  or jumbo payload option + 40 (RFC 2675), but at most the bytes present. If the field contradicts
-  the headers, the length is the number of copied bytes.
+- The length is the IP packet's, in bytes, and at most the bytes present. It is the total length
+  (RFC 791), the payload length + 40 (RFC 8200), or the jumbo payload option + 40 (RFC 2675). If the
+  field contradicts the headers, the length is the number of copied bytes.
 - The parser follows up to `MAX_EXTENSIONS` IPv6 extension headers: hop-by-hop options, routing,
   fragment, destination options and AH. If it cannot reach the end of the chain, the protocol is the
   number of the extension header where it stopped.
@@ -24,8 +24,8 @@ from typing import NamedTuple
 from drld.model import FlowKey
 
 COPY_BYTES = 256
-"""Bytes of each packet that a datapath copies: the longest IPv4 header with ports takes 64 bytes,
-IPv6 with the extension headers found in practice less than this."""
+"""Bytes of each packet that a datapath copies. The longest IPv4 header with ports takes 64 bytes.
+IPv6 with the extension headers found in practice takes less than 256."""
 
 MAX_EXTENSIONS = 8
 """IPv6 extension headers followed in one packet."""

@@ -24,7 +24,7 @@ def covers(interface: str, name: str) -> bool:
 
 
 class Followed(NamedTuple):
-    """The interfaces that a pattern stands for."""
+    """The interfaces that match a pattern."""
 
     names: list[str]
     """The names of the interfaces, sorted."""

@@ -7,8 +7,8 @@ destination NAT for incoming packets, and before source NAT for outgoing ones.
 
 If packets are charged at their arrival (`nfqueue.arrival`), an outgoing hook has three rules,
 because the kernel clears a packet's time stamp between forward and postrouting. The first takes
-forwarded packets at the forward hook, after all filters. The others take the packets of this host:
-at postrouting if the source is an address of this host, and at the output hook if it is not (a
+forwarded packets at the forward hook, after all filters. The others take the packets of this host.
+They are at postrouting if the source is an address of this host, and at the output hook if not (a
 transparent proxy, DHCP). A packet meets one of the three. A hook with a limit that matches packet
 marks keeps its one rule, as marks may be set in postrouting.
 

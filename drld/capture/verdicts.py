@@ -2,10 +2,10 @@
 
 Most of the cost of NFQUEUE is two system calls per packet: one reads the packet, one sends its
 verdict. Batches save the second. A batch verdict (NFQNL_MSG_VERDICT_BATCH, Linux 3.1) holds for
-every waiting packet up to an id, and one `send` may carry several messages, which the kernel
-executes in order. The kernel delivers packets in the order of their ids. So a run of equal verdicts
-is one message, and any mixture is one `send`. A rewritten packet has a message of its own, with its
-new bytes.
+every waiting packet up to an id. One `send` may carry several messages, which the kernel executes
+in order. The kernel delivers packets in the order of their ids. So a run of equal verdicts is one
+message, and any mixture is one `send`. A rewritten packet has a message of its own, with its new
+bytes.
 """
 
 from __future__ import annotations

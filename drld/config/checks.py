@@ -114,7 +114,7 @@ def check_alone(where: Location, allocator: str, size: int, problems: Problems) 
 
 
 def check_fabric(where: Location, allocator: str, fabric: str, problems: Problems) -> None:
-    """Push-sum has no sums that are at most as old as `adaptive` counts on."""
+    """Refuse `adaptive` with push-sum, whose sums have no bound on their age."""
     if allocator == "adaptive" and fabric == "pushsum":
         problems.refuse(
             where, allocator, "an allocator for the fabric pushsum: adaptive needs a mesh or a tree"

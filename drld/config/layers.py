@@ -26,7 +26,7 @@ class Layer:
 
 
 def merge(limits: list[Any], layers: Sequence[Layer], problems: Problems) -> list[Any]:
-    """The tables of a file after all layers; `problems` knows then where each key is from."""
+    """The tables of a file after all layers; `problems` then knows the file of each key."""
     tables: list[Any] = [*limits]
     origins: list[Origin] = [{None: (problems.file, index)} for index in range(len(limits))]
     places = {limit_id: index for index, table in enumerate(tables) if (limit_id := id_of(table))}

@@ -1,9 +1,9 @@
 """The tables of a configuration file, as people write them (docs/configuration.md).
 
 Each model knows one table. `drld.config.checks` has the rules between tables, and `drld.spec` what
-the rest of drld reads. `drld.config.reference` makes the reference from the docstrings below: of a
-model, its heading and what is above its table of keys; of a key, what it means, and its default
-where the code has none ("Default: ...").
+the rest of drld reads. `drld.config.reference` makes the reference from the docstrings below. A
+model's docstring has the heading and the introduction of its table. A key's docstring has its
+meaning, and its default if the code has none ("Default: ...").
 """
 
 from __future__ import annotations

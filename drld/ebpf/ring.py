@@ -1,9 +1,9 @@
 """Reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) whose records all have one size.
 
-The kernel's protocol (Documentation/bpf/ringbuf.rst): a page with the consumer's position, a page
-with the producer's, then the data twice in a row, so that a record may cross the end. A record has
-a header of 8 bytes, whose first word is the record's length. The length has `_BUSY` as long as the
-record is being written. Positions count bytes and never go back.
+The kernel's protocol (Documentation/bpf/ringbuf.rst) has a page with the consumer's position, and a
+page with the producer's. Then comes the data, twice in a row, so that a record may cross the end. A
+record has a header of 8 bytes, whose first word is the record's length. The length has `_BUSY` as
+long as the record is being written. Positions count bytes and never go back.
 """
 
 from __future__ import annotations

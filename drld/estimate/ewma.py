@@ -10,7 +10,7 @@ which makes the filter independent of the tick's length. With p = 0 there is no 
 
 Deviation: the start is corrected. A filter that starts at zero needs ln(0.2) / ln(p) seconds to
 reach 80 % of a constant demand (0.7 s at p = 0.1). A filter that starts at its first sample stays
-near it for as long, and the first interval of a new flow has little more than a SYN. So after k
+near it for as long. But the first interval of a new flow has little more than a SYN. So after k
 samples, whose weights sum to 1 - alpha**k, the weights are scaled to sum to 1. The first sample
 counts whole, and the first few make a mean.
 """

@@ -8,11 +8,11 @@ a tick.
 `FlowSample` counts every byte of a flow in the set. (One packet in sixteen would show too little of
 a slow flow in 50 ms.) While the set has room, any packet of a new flow enters it. Only the tick
 makes room, at moments that do not depend on the traffic. So the packet that finds room is a uniform
-draw over packets: a flow enters in proportion to its rate, as with the paper's resample
+draw over packets. A flow enters in proportion to its rate, as with the paper's resample
 probability, but without a draw for each packet. A lone new flow is seen at once.
 
-`FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: the weights sum to
-1 - alpha**k after k ticks, so a young flow's estimate is the mean over its short life. The bytes of
+`FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: the weights sum to 1 -
+alpha**k after k ticks. So a young flow's estimate is the mean over its short life. The bytes of
 flows outside the set make one more pseudo-flow. So the rates always sum to the limiter's (`total`).
 
 A flow *pauses* once it was silent for `PAUSE_NS`, and for the time in which it used to send

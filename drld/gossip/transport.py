@@ -128,7 +128,7 @@ class Transport:
 
     @property
     def address(self) -> Address:
-        """The address and port that the socket is bound to."""
+        """The address and port of the socket."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 

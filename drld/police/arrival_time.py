@@ -18,9 +18,9 @@ its share out of the limit. So no packet is charged earlier than `LATEST_NS` bef
 reads it. A pause then adds at most the filling of that time to the depth.
 
 Records take effect, and buckets are settled, at the time up to which every packet has been judged
-(`settled_ns`): now if no packet waits, else the arrival time of the packet judged last. Settling a
-bucket at the current time while older packets wait would cap its tokens too early. It would drop
-bursts that conformed on arrival; stamps prevent that.
+(`settled_ns`). That is now if no packet waits, else the arrival time of the packet judged last.
+Settling a bucket at the current time while older packets wait would cap its tokens too early. It
+would drop bursts that conformed on arrival; stamps prevent that.
 
 A bucket's time never runs backward. So packets read out of order (from other CPUs or interfaces)
 are charged at the time of the packet before. A packet without a stamp among late ones moves its

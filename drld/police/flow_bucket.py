@@ -2,8 +2,8 @@
 
 One bucket for all is fair only to flows that slow down alike when they lose packets. So each
 sampled flow of a limit has a bucket of its own. It fills at the level, the rate that no flow may
-exceed while others want more (`Enforcement.flow_rate`). A packet has to leave a part of the
-`reserve` in the limit's bucket: the part that its flow has used of its own bucket, this packet
+exceed while others want more (`Enforcement.flow_rate`). A packet must leave a part of the `reserve`
+in the limit's bucket. It is the part that its flow has used of its own bucket, this packet
 included. If the flow's bucket does not cover the packet, the part is the whole reserve. A packet
 that meets a full bucket of the limit passes as well. So a rate that no other flow wants is not
 lost, and flows below the level find tokens. Of two such flows, the one that owes less finds tokens

@@ -2,14 +2,14 @@
 
 A packet falls under an ordered list of limits (customer, then site), checked in that order. The
 first enforcing limit that refuses the packet ends the check and counts the drop. A packet that no
-limit refuses is charged to every limit that it conforms to. So all limits are charged, or none. A
+limit refuses is charged to every limit to which it conforms. So all limits are charged, or none. A
 limit in shadow mode is checked and charged like any other. It counts the packets that it would have
 dropped or marked, but refuses and marks no packet.
 
 Within a limit: random drop, then the limit's bucket, then the bucket of the packet's flow
-(drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked
-where it would not leave its part of the reserve. It is dropped where the limit's bucket does not
-cover it, and where it lacks its part of the reserve and its flow owes more than two depths. So a
+(drld.police.flow_bucket). With `excess = "mark"` an ECN-capable packet (RFC 3168) is marked where
+it would not leave its part of the reserve. It is dropped if the limit's bucket does not cover it.
+It is also dropped if it lacks its part of the reserve and its flow owes more than two depths. So a
 flow that ignores marks gains nothing. The time of a flow's bucket is the time up to which the
 limit's bucket is settled. A limit without a bucket has no flow buckets.
 

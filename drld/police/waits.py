@@ -23,7 +23,7 @@ class Waits(NamedTuple):
     waiting: int
     """Items that wait now; in shadow mode, those that would wait."""
     waited: int
-    """Items that had to wait since the daemon started; in shadow mode, that would have had to."""
+    """Items that waited since the daemon started; in shadow mode, items that would have waited."""
     delays: Delays
     clients: int | None
     """Clients with a bucket of their own; None: all share one bucket."""

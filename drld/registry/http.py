@@ -1,7 +1,7 @@
 """A client of HTTP/1.1 for the registry: requests with a body, and answers in pieces.
 
-It uses h11, as the control API does. A client library would cost the daemon 5 MB, and would leave
-asynchronous generators open after each answer that is not read to its end, such as a watch.
+It uses h11, as the control API does. A client library would cost the daemon 5 MB. It would also
+leave an asynchronous generator open after each answer that is not read to its end, such as a watch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A BPF program at the exit of a lane, held by a process of the testbed.
 
 It is drld's own program, through the datapath's class but without a daemon's ticks, so that the
-enforcement is known and constant. Or it is a program to compare with: an empty one, or one that
-only looks an address up in a hash table or in the kernel's longest-prefix trie.
+enforcement is known and constant. Or it is a program for comparison. It is empty, or only looks an
+address up in a hash table or in the kernel's longest-prefix trie.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A client's PUBLISH packets are cut out of its stream, pass the gate, and are joi
 That is the daemon's work on a message beside system calls. Each message has a random topic. The
 numbers of limits take turns, so a busy host disturbs all of them alike.
 
-With many topics almost each object that is read costs a cache miss. The floor is a bare lookup: the
+With many topics almost each object that is read costs a cache miss. The floor is a bare lookup. The
 bytes of a topic, cut out of the same stream, are the key of a dict, and its value gets a new time.
 """
 

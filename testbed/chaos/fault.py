@@ -63,6 +63,6 @@ class Fault:
     act: Callable[[Scene, bool], Awaitable[Episode]]
     """Carries the fault out and ends it; the flag makes it quick."""
     datapaths: tuple[str, ...] = (KERNEL, NFQUEUE)
-    """Datapaths that it applies to."""
+    """The datapaths under which the fault is done."""
     prepare: Callable[[Member, Path], None] | None = None
     """Prepares the start of a daemon for it."""

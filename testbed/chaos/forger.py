@@ -35,7 +35,7 @@ _FIRST_S = 10.0
 """Longest wait for the first datagram to record: a host may stand still for a second."""
 _TURN_S = 0.002
 _BURST = 500
-"""Most datagrams in a turn: a pause of the host is not made up for."""
+"""Most datagrams in a turn, so that a pause of the host is followed by no burst."""
 _ALL_IP = 0x0800
 _UDP = 17
 _IP = struct.Struct("!BBHHHBBH4s4s")

@@ -1,9 +1,9 @@
 """Finds what a stopped daemon left behind.
 
-It asks the system's tools and not drld's, as drld only leaves objects behind that it does not know
-of: rules of nft and iptables, filters and qdiscs of tc, programs on tcx, and NFQUEUE queues in the
-daemon's namespace. BPF programs and maps are found by their ids in `/proc/PID/fdinfo` of the
-running daemon.
+It asks the system's tools and not drld's, as drld only leaves objects behind of which it does not
+know. The objects are rules of nft and iptables, filters and qdiscs of tc, programs on tcx, and
+NFQUEUE queues in the daemon's namespace. BPF programs and maps are found by their ids in
+`/proc/PID/fdinfo` of the running daemon.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Held = set[tuple[str, int]]
 
 
 def held(pid: int) -> Held:
-    """BPF programs and maps that a process has descriptors of."""
+    """The BPF programs and maps of which a process has descriptors."""
     found: Held = set()
     with suppress(FileNotFoundError, ProcessLookupError):
         for info in Path(f"/proc/{pid}/fdinfo").iterdir():

@@ -10,8 +10,9 @@ measurements are discarded.
 Canaries add no term, as their bytes do not count as use. Sampling adds none, as windows begin at
 samples, and each sample has its own time.
 
-The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"): from one detection
-time after the last event on, a fleet forwards no more than (1 + margin) L t + B in any window.
+The bound on bytes is `fair`'s (docs/conservative-rule.md, "A bound on bytes"). It holds from one
+detection time after the last event on: in any window, a fleet forwards no more than (1 + margin) L
+t + B.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _upgrade(other_version: Callable[[Path, Scene], Path]) -> Callable[..., Awai
                 start_s = max(start_s, took_to_start(up_s - killed_s, [member]))
                 connected_s.append(await took_s(lambda: _connected(scene), up_s, 2 * _CONNECTED_S))
                 healed_s = time.monotonic()
-                # Whoever differs is found within this time, and the next restart is apart.
+                # A limiter that differs is found within this time, before the next restart.
                 await trio.sleep(max(TOLD_S, RECOVER_S))
                 for each in members:
                     status = await each.ask("/v1/status")

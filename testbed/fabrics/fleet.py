@@ -2,7 +2,7 @@
 
 A tick does the same as the daemon's: receive the updates that have arrived, get the view, publish
 or send a heartbeat. Only `Membership.drained` is left out. An update counts from the time of its
-tick, and not from the tick before, so a death is known up to an interval later than in daemons.
+tick, and not from the tick before. So a death is known up to an interval later than in daemons.
 Updates cross the network as values. Other tests check that the wire carries them to the last bit.
 """
 

@@ -2,16 +2,16 @@
 
 The *error* is that of the total that a limiter believes, over the true total: the sum of the live
 limiters' demands. The root mean square and the 95th percentile are over limiters and intervals. The
-lowest and the highest show the direction: a limiter that believes too little takes more than its
+lowest and the highest show the direction. A limiter that believes too little takes more than its
 share of the limit, and one that believes too much takes less.
 
 The *floor* is the error of a fabric that knows everything at once, except deaths, which it knows as
-late as the measured fabric: the price of safety for any fabric with the same detection time.
+late as the measured fabric. It is the price of safety for any fabric with the same detection time.
 
 *Allotted* is the sum of the limiters' parts of the limit. A limiter's part is its demand over the
-total that it believes, of the limit without the shares of peers that it does not count, or has not
-counted for long enough (the conservative rule). The sum should not be above 1, nor much below the
-live part of the fleet.
+total that it believes, times the limit in force. The limit in force lacks the shares of peers that
+it does not count, or has not counted for long enough (the conservative rule). The sum should not be
+above 1, nor much below the live part of the fleet.
 """
 
 from __future__ import annotations

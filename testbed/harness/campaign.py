@@ -1,6 +1,6 @@
 """Carries out the runs of series (`pool.py`).
 
-`worker.py` is the process of a run, and `ledger.py` keeps the runs, whatever order they end in. A
+`worker.py` is the process of a run, and `ledger.py` keeps the runs, in whatever order they end. A
 discarded run is repeated once; then, unless it is simulated, after all others and alone.
 """
 

@@ -1,8 +1,8 @@
 """Selects the runs of an earlier result that still count when a series is resumed. Pure.
 
-A run counts if it would be measured in the same way today: the experiment's definition, the code,
-the datapath, the links and the kernel are the same. The number of runs and the allocators may
-change, as runs are independent.
+A run counts if it would be measured in the same way today. Its definition, code, datapath, links
+and kernel must be today's. The number of runs and the allocators may change, as runs are
+independent.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Control", 2016), so that there is traffic that does not answer losses as New Ren
 
 Deviations. This model lacks the detection of policers (long-term rate sampling), which ends the
 losses of a lone flow after some seconds. It also lacks packet conservation in the first round trip
-of a recovery, the window of 4 segments each 10 s, allowances for aggregated acknowledgements, and
-versions 2 and 3, which do respond to losses.
+of a recovery, the window of 4 segments each 10 s, and allowances for aggregated acknowledgements.
+Versions 2 and 3, which do respond to losses, are not modelled.
 """
 
 from __future__ import annotations

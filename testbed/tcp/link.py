@@ -4,7 +4,7 @@ The model of a link that `testbed.link` makes of a delay line and the kernel's t
 A link is a FIFO. Packets come at least `SPACING_NS` apart. Each takes longer by an exponentially
 distributed time, `NOISE_NS` on average, as in the testbed's delay line. With less noise, flows of
 one round-trip time move in step. A link without delay has no delay line, only the way between two
-hosts' stacks: on the testbed, packets leave 0.8 us apart there, and a lone one is acknowledged
+hosts' stacks. On the testbed, packets leave 0.8 us apart there, and a lone one is acknowledged
 after 20 to 90 us.
 
 The rate is a token bucket of `BURST` bytes that shapes: a packet waits for tokens in a queue of

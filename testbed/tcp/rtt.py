@@ -2,7 +2,7 @@
 
 The smoothed time S gains an eighth of each sample's deviation, the mean deviation D a quarter. The
 timeout is S + V, where V is the largest 4 D of the last round trip or two, at least 200 ms
-(`tcp_rtt_estimator`): with paths of 40 ms it is hardly ever more than 240 ms. It doubles each time
+(`tcp_rtt_estimator`). With paths of 40 ms it is hardly ever more than 240 ms. It doubles each time
 that it expires, until a new sample comes. It is counted in whole jiffies.
 """
 

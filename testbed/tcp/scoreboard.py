@@ -7,10 +7,9 @@ The counts are Linux's. The number of segments in flight is
 where a lost segment that was sent again counts in `lost` and in `resent`, so it counts once.
 
 Losses are found by time (RACK, RFC 8985, section 6.2; Linux's only way since 6.17): a segment is
-lost when one sent later has been acknowledged, unless it was sent so little earlier (the reordering
-window) that it may just be late. This includes segments that were sent again. The window is
-0 once three segments have been selectively acknowledged, or in recovery; before, a quarter of the
-least round-trip time.
+lost when one sent later has been acknowledged. Within the reordering window it may just be late.
+This includes segments that were sent again. The window is 0 once three segments have been
+selectively acknowledged, or in recovery; before, a quarter of the least round-trip time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A timer that can be set again at almost no cost, as coarse as Linux's.
 
 Linux's wheel (kernel/time/timer.c) counts in jiffies and rounds up, so that a timer never fires
-early: by one jiffy up to 63 jiffies ahead, by eight up to 8 x 63, by 64 beyond. Delays are whole
-jiffies. There are 250 of them a second here, as most distributions have them.
+early. It rounds to one jiffy up to 63 jiffies ahead, to eight up to 8 x 63, to 64 beyond. Delays
+are whole jiffies. There are 250 of them a second here, as most distributions have them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The programs on their hooks: made for a set of limits, installed together, and kept attached.
 
-A hook can lose its program: the interface was removed and made again (a tunnel, a restarted VM), or
+A hook can lose its program. The interface was removed and made again (a tunnel, a restarted VM), or
 another program removed ours, its filter or its qdisc. `put_back_lost` attaches lost programs again.
 It also follows the interfaces of patterns (`drld.capture.patterns`) as they come and go. Call it
 after a change of interfaces, and about once a second. Hooks with the same limits share a program,

@@ -2,10 +2,10 @@
 
 `ebpf`: the program bpf/arrival.c stamps packets at the ingress of interfaces. For limits on
 incoming packets these are their interfaces. If any limit is on outgoing packets, they are all
-interfaces but loopback, as a forwarded packet may come from any (even from the one it leaves by).
-The next daemon of the same name finds the program by name (`drld.ebpf.attachment`). A killed
-daemon's program stamps until that daemon has installed its rules, and harms no packet. The programs
-of a killed daemon on the kernel datapath limit packets until then, too.
+interfaces but loopback. A forwarded packet may come from any of them, even from the one that it
+leaves by. The next daemon of the same name finds the program by name (`drld.ebpf.attachment`). A
+killed daemon's program stamps until that daemon has installed its rules, and harms no packet. The
+programs of a killed daemon on the kernel datapath limit packets until then, too.
 
 `kernel`: the kernel stamps every received packet while any process has a socket with timestamps,
 and the daemon opens one. These stamps are of the wall clock.
@@ -190,7 +190,7 @@ class Arrival:
     # Time
 
     def turn(self, now_ns: int) -> None:
-        """Begin a turn: the datapath reads packets from now on."""
+        """Begin a turn, in which the datapath reads packets."""
         if self.times is not None:
             self.times.turn(now_ns)
 

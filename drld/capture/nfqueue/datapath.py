@@ -5,8 +5,8 @@ headers to a netlink socket, and the daemon waits for its descriptor. `drain` th
 a verdict and sets no packet mark. The verdicts of `BATCH` packets go back in one system call
 (docs/performance.md). The kernel segments GSO packets first, so every packet here has its size on
 the wire. A packet that gets a congestion mark goes back rewritten, so packets are copied whole
-while a limit marks. A packet is charged at its arrival time if that is known (`nfqueue.arrival`),
-so packets that pile up while the daemon is late do not count as a burst.
+while a limit marks. A packet is charged at its arrival time if that is known (`nfqueue.arrival`).
+So packets that pile up while the daemon is late do not count as a burst.
 
 Failures:
 

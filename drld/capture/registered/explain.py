@@ -1,7 +1,7 @@
 """How packets are explained: which limits a packet meets, and what each would do with it now.
 
-The matcher and the policer of the nfqueue datapath decide, which the kernel's program is held equal
-to. Nothing is charged or counted: each limit tries the packet on a copy of its policer.
+The matcher and the policer of the nfqueue datapath decide; tests hold the kernel's program equal to
+them. Nothing is charged or counted: each limit tries the packet on a copy of its policer.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Fabric(ABC, Generic[AnyLink]):
     kind: ClassVar[int]
     """The number on the wire of the messages with its updates."""
     memberships: ClassVar[type[Membership]]
-    """The membership that it works with."""
+    """The class of the fabric's membership."""
     carries_second: ClassVar[bool] = True
     """Whether a limit may share two quantities."""
     link_type: type[AnyLink]

@@ -12,8 +12,8 @@ Theory of operation (docs/conservative-rule.md; paper, section 5.6). Every updat
 sender hears its receiver. If so it is a *confirmation*, else a denial. When a link breaks in either
 direction, both ends give up the other's share first. Only later they forget its demand.
 
-The times follow from the cycle C, the longest time in which a sender serves all its peers: one
-interval in a mesh, else ceil((N - 1) / fanout) intervals. Two consecutive updates of a link are
+The times follow from the cycle C, the longest time in which a sender serves all its peers. It is
+one interval in a mesh, else ceil((N - 1) / fanout) intervals. Two consecutive updates of a link are
 less than two cycles apart. With I the interval:
 
     fresh         an update came within S = 2 C + 2 I; less than that hardly occurs by loss

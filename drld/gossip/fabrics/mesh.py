@@ -10,7 +10,7 @@ with demand repeats its value in each round, and one without demand stops sendin
 `QUIET_ROUNDS`. A value that was not repeated for T counts zero (`fabrics.membership`).
 
 Torn fleets. If all limiters are connected, all know the same sum. Otherwise two limiters may have a
-claim on the same static share s_j without knowing of each other: in a chain a - b - c, both a and c
+claim on the same static share s_j, and not know of each other. In a chain a - b - c, both a and c
 have a claim on s_b. But b knows both. So a limiter sends its peer the *rest*: the demand that it
 believes all limiters but that peer to have. With w_i the value of i and r_ji the rest that j sent
 to i, the local limit of i is
@@ -28,7 +28,7 @@ all demand. A rest is one interval older than the receiver's own sum. So if send
 whole, limiters without demand also send updates if others have demand.
 
 Invariant: without loss and delay, among whole limiters, the remote demand is exactly the sum of the
-others' values, rounded to float32 and at most one interval old.
+others' values, rounded to float32. It is at most one interval old.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Theory of operation. Once an interval, a limiter adds the change of its demand t
 splits its pair into equal shares, keeps one, and sends one to each of the round's `branching`
 targets. Each link is used once a cycle (`fabrics.membership`). That bounds the time to compensate a
 loss and to notice a death. The remote demand is the mean, value / weight, times the number of
-limiters (this one, the connected ones, and those whose demand still counts), less the own demand.
+limiters, less the own demand. The number has this limiter, the connected ones, and those whose
+demand still counts.
 
 Mass. Value and weight are *mass*; mass sent to a dead peer is lost. So only a peer that hears us,
 and that we hear, gets a full share. A peer that we hear, but that denies hearing us, gets a token.
@@ -48,8 +49,8 @@ adopts the epoch. The membership must have been steady, or a peer may not have h
 A quiescent limiter that receives a pair of an older epoch answers, so that the sender learns of the
 newer epoch.
 
-Invariants, without loss and within one epoch: summed over limiters and packets in flight, the
-values are the sum of the demands, and the weights are N, to within the rounding of doubles. An idle
+Invariants, without loss and within one epoch, summed over limiters and packets in flight: the
+values are the sum of the demands. The weights are N, to within the rounding of doubles. An idle
 fleet believes exactly zero.
 """
 

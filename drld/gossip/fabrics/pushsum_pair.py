@@ -1,10 +1,10 @@
 """One limiter's mass in push-sum: the (value, weight) pair, and the global demand read from it.
 
-Theory of operation (Kempe, Dobra, Gehrke: "Gossip-based computation of aggregate information",
-FOCS 2003, protocol push-sum). Every limiter begins with its own demand as value and a weight of 1.
+Theory of operation (Kempe, Dobra, Gehrke: "Gossip-based computation of aggregate information", FOCS
+2003, protocol push-sum). Every limiter begins with its own demand as value and a weight of 1.
 Splitting the pair and adding pairs up changes neither the sum of all values nor that of all
-weights, and mixing brings every value / weight to sum(values) / sum(weights): the mean demand. The
-mean times the number of limiters is the global demand.
+weights. Mixing brings every value / weight to sum(values) / sum(weights): the mean demand. The mean
+times the number of limiters is the global demand.
 
 A change of the own demand is added to the value, so that the sum of the values follows the demand.
 At first it distorts the ratio: the change belongs to the whole fleet, but the limiter reads it N

@@ -22,18 +22,18 @@ of N.
 The number of limiters decides which part of the limit is in force, and the demand how it is
 divided. So the number goes first (docs/conservative-rule.md). Before that, orphans have had 5 + h
 intervals to be counted through other parents. They count twice meanwhile, but not for long enough
-to matter: a higher number counts after 8 + 2 h intervals (`Membership.rise_ns`), because every
+to matter. A higher number counts after 8 + 2 h intervals (`Membership.rise_ns`), because every
 limiter must know the demand before any limiter uses the shares. At 20 % loss, 12 updates in a row
 are lost four times in 10^9; at 40 %, twice in 10^5.
 
 Parents. A limiter asks its best candidate in each round until that is its parent. When a parent
-comes back, its former children rejoin it only once it knows at least as many limiters as their
-current parent: it may have no parent itself. A limiter that does not hear its parent also asks the
-second candidate, and the next `branching` ones. A limiter answers in its next round if a peer asks
-it, if a child does not hear it, or if a peer takes it for a child by mistake. A candidate that
+comes back, it may have no parent itself. So its former children rejoin it only once it knows at
+least as many limiters as their current parent. A limiter that does not hear its parent also asks
+the second candidate, and the next `branching` ones. A limiter answers in its next round if a peer
+asks it, if a child does not hear it, or if a peer takes it for a child by mistake. A candidate that
 hears this limiter, and is heard, becomes the parent. A parent that was left for a better one still
 gets a parent's updates for 1 + h rounds, until the new parent has passed them on. Then it is told
-that it is the parent no longer.
+that it is no longer the parent.
 
 Start. For 4 intervals after its first sessions a limiter says that it hears no peer, and listens.
 Its children from before a restart continue; it must not report a sum without theirs.

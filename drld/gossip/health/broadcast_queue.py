@@ -1,11 +1,12 @@
 """Rumours about limiters: their order, and the queue of rumours to send.
 
 Order. Rumours about one incarnation (*life*) of a limiter are ordered by the counter, which only
-that life raises, and for the same counter by state: alive, suspect, dead. So a life refutes a
-rumour about itself by raising its counter. Only the limiter itself says that it has left, and that
-is final. Two rumours of the same standing merge into one with the accusers of both. Merging is
-therefore commutative, associative and idempotent: order and repetition do not matter. Lives are
-random numbers without an order. `drld.gossip.health.peer_states` decides which one is present.
+that life raises. Those with the same counter are ordered by state: alive, suspect, dead. So a life
+refutes a rumour about itself by raising its counter. Only the limiter itself says that it has left,
+and that is final. Two rumours of the same standing merge into one with the accusers of both.
+Merging is therefore commutative, associative and idempotent: order and repetition do not matter.
+Lives are random numbers without an order. `drld.gossip.health.peer_states` decides which one is
+present.
 
 Accusers. A suspicion carries a set of `ACCUSER_BITS` bits. A limiter that raises or confirms it
 sets one bit, chosen by its place among the names of the fleet. The number of bits is at most the

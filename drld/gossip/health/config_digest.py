@@ -117,7 +117,7 @@ class ConfigDigest:
             self._asked_ns = None
 
     def question(self, now_ns: int) -> tuple[str, Selector] | None:
-        """The next peer to ask, and the selector to ask for."""
+        """The next peer to ask, and the selector of the limits in question."""
         if self._asked_ns is not None and now_ns - self._asked_ns < self._patience_ns:
             return None
         for name, peer in self._peers.items():

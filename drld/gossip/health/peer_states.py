@@ -62,12 +62,12 @@ class PeerStates:
         self._suspects = {k: v for k, v in self._suspects.items() if k in self._members}
 
     def state(self, peer: str) -> State | None:
-        """The state of a peer; None: the peer was never heard of."""
+        """The state of a peer; None: there is no news of the peer yet."""
         known = self._members[peer].known
         return None if known is None else known.state
 
     def known(self, peer: str) -> Rumour | None:
-        """The state of a peer as a rumour; None: the peer was never heard of."""
+        """The state of a peer as a rumour; None: there is no news of the peer yet."""
         return self._members[peer].known
 
     def peer(self, subject: int) -> str | None:

@@ -1,9 +1,9 @@
 """The keys of a fleet: one seals sent datagrams, and each of them opens received ones.
 
 A ring has up to three keys, with the ids 1 to 3. The key *in use* seals all sent datagrams. A
-received datagram may be sealed with any key of the ring. So a key can be changed without the loss
-of a datagram: *install* the new key on all hosts, then *use* it on all, then *remove* the old one
-from all. Sessions continue, because both ends derive their keys from each key of the ring.
+received datagram may be sealed with any key of the ring. So no datagram is lost while a key is
+changed: *install* the new key on all hosts, then *use* it on all, then *remove* the old one.
+Sessions continue, because both ends derive their keys from each key of the ring.
 
 Id 0 means no key: the tag is a checksum that any host can compute. An empty ring uses it. With
 `accept_unauthenticated`, a ring with keys also accepts it, while keys are introduced.

@@ -22,7 +22,7 @@ accepted, a number is
   `WINDOW` numbers, which are remembered. A network causes late numbers, and a few replayed ones;
   only an attacker causes a thousand a second.
 
-A forged update (a tag of four bytes can be guessed: docs/security.md) keeps true ones out only
+A tag of four bytes can be guessed (docs/security.md). A forged update keeps true ones out only
 until the peer has sent `MAX_JUMP` of them, at one a round.
 
 The first number of a session is judged as if the number before 0 had been accepted. It shows no

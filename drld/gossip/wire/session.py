@@ -8,7 +8,7 @@ session therefore fits no other, and sequence numbers begin at 0 in each.
 Theory of operation. There is one message, HELLO(mine, yours, nonce, echo): the sender is `mine` and
 has a session with `yours` (or `NO_END`); a peer that echoes `nonce` proves that it runs now; `echo`
 is the receiver's nonce. It is tagged with the fleet's key over both names. The nonce is a keyed
-hash of the end that the session is with: it stays the same until another end has proved itself, and
+hash of the end that the session is with. It stays the same until another end has proved itself, and
 then never comes back. On HELLO(mine, yours, nonce, echo):
 
 1. If `mine` is not the peer's known end, and `echo` is the receiver's nonce: the session is with
