@@ -74,6 +74,8 @@ class _Shared:
     """The value that the next `publish` sends to the fleet."""
     told: SlidingMin = field(default_factory=lambda: SlidingMin(0))
     """The least value that a peer may still believe."""
+    remote: SlidingMin = field(default_factory=lambda: SlidingMin(0))
+    """The least sum of its peers' values that this limiter believed in the same time."""
 
     @property
     def quiescent(self) -> bool:
@@ -135,6 +137,7 @@ class Limiter:
             self._news_ns = news_ns
             for shared in self._shared:
                 shared.told = shared.told.over(news_ns)
+                shared.remote = shared.remote.over(news_ns)
 
     def reconfigure(self, policy: Policy, departed: Collection[str] = ()) -> None:
         """Take over a changed policy (same id, allocator and EWMA) and the membership's peers.
@@ -194,9 +197,11 @@ class Limiter:
         seen = self.fabric.view(now_ns)
         # On push-sum it depends on how many limiters are connected.
         self._remember()
+        first = self._shared[0]
         view = GlobalView(
             seen.remote, seen.connected, seen.age_ns, seen.unnamed,
-            told=self._shared[0].told.latest(now_ns), news_ns=self._news_ns,
+            told=first.told.latest(now_ns),
+            least_remote=first.remote.update(seen.remote, now_ns), news_ns=self._news_ns,
         )  # fmt: skip
         for second in self._shared[1:]:
             found = replace(second.fabric.view(now_ns), told=second.told.latest(now_ns))

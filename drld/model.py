@@ -162,6 +162,8 @@ class GlobalView:
     told: float = 0.0
     """The least of this limiter's own values that any other may still believe: the least that it
     told in the last `news_ns`."""
+    least_remote: float = 0.0
+    """The least `remote` of the last `news_ns`."""
     news_ns: int = 0
     """The largest age of used news, ns: `Fabric.news_ns` and an interval; or the longest age of a
     value that counts, if the allocator asks for that."""

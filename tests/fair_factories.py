@@ -61,10 +61,24 @@ def in_force(limit: float = LIMIT, **changes: Any) -> InForce:
     return InForce(**(values | changes))
 
 
-def believed(remote: float, told: float = 0.0, news_ns: int = 4 * TICK_NS) -> GlobalView:
-    """The view of a limiter with a peer; `told`: the least value told within the age of news."""
-    peers = frozenset({"other"})
-    return GlobalView(remote=remote, connected=peers, age_ns=0, told=told, news_ns=news_ns)
+def believed(
+    remote: float,
+    told: float = 0.0,
+    news_ns: int = 4 * TICK_NS,
+    least_remote: float | None = None,
+) -> GlobalView:
+    """The view of a limiter with a peer, whose weight is constant if `least_remote` is None.
+
+    Args:
+        remote: weight of the peer.
+        told: the least value that the limiter told within the age of news.
+        news_ns: the age of news, ns.
+        least_remote: the least weight of the peer within that time.
+    """
+    least = remote if least_remote is None else least_remote
+    return GlobalView(
+        remote, frozenset({"other"}), 0, told=told, least_remote=least, news_ns=news_ns
+    )
 
 
 def make(**parameters: float) -> Fair:

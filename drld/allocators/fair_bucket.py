@@ -6,13 +6,15 @@ The bucket is filled at the local limit l = L w / (w + W), where w is the weight
 the sum of its peers' weights and L the limit. But peers learn only after a while that a weight has
 risen. So the fill rate is no more than
 
-    max(RISE L m / (m + W), static share)
+    max(rise L m / (m + W), static share)       rise = max(min(1, RISE W' / W) RISE, 1)
 
-where m is the least weight that this limiter told in the last D, the age of news. If a whole fleet
-wakes up, the fleet then has the limit together, instead of each limiter having all of it. L m /
-(m + W) is the *strict share*. An account bounds the bytes of any traffic (drld.allocators.loan): in
-a time t the fleet forwards at most (1 + margin) L t + B. `margin = 0` is the strict rule. B is the
-sum, over the limiters, of
+where m is the least weight that this limiter told in the last D, the age of news, and W' the least
+sum of its peers' weights that it believed in that time. So a limiter that grows alone has its share
+at once. Weights that swing by less than `RISE` do not change that. If a whole fleet wakes up, W' is
+small, and the limiters have the limit together, instead of each having all of it. L m / (m + W) is
+the *strict share*; those of a fleet sum to L at most. An account bounds the bytes of any traffic
+(drld.allocators.loan): in a time t the fleet forwards at most (1 + margin) L t + B. `margin = 0` is
+the strict rule. B is the sum, over the limiters, of
 
     burst min(sqrt(x), 2 x)       x the strict share over L; 2 bursts in sum at most
     + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
@@ -46,8 +48,8 @@ from drld.allocators.loan import LoanAccount
 from drld.model import NS_PER_S, Demand, GlobalView
 
 RISE = 2.0
-"""Factor by which a limiter may exceed its strict share. With 1, a flow that joins a busy limiter
-has its share after 0.4 s; with 2, at once."""
+"""Factor by which a limiter may exceed its strict share if its peers have grown by no more. With 1,
+a flow that joins a busy limiter has its share after 0.4 s; with 2, at once."""
 IDLE_S = 0.15
 """Depth of an idle limiter in seconds of its static share. A fleet that wakes up together
 forwards no more than that at once."""
@@ -155,9 +157,15 @@ def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, floa
     # The next weight counts as told: peers may use it before this limiter's next tick.
     least = min(view.told, weight)
     strict = limit.rate * least / (least + view.remote) if least else 0.0
-    fill_rate = min(local_limit, max(RISE * strict, limit.static_rate))
+    fill_rate = min(local_limit, max(_rise(view) * strict, limit.static_rate))
     # While no limiter has a demand, each has its static share.
     return fill_rate, strict if total else limit.static_rate
+
+
+def _rise(view: GlobalView) -> float:
+    """Factor by which the fill rate may exceed the strict share: less while all peers grow."""
+    grown = view.remote / view.least_remote if view.least_remote else math.inf
+    return max(RISE * min(RISE / grown, 1.0), 1.0) if view.remote else RISE
 
 
 def _idle_depth(limit: InForce) -> float:

@@ -248,6 +248,19 @@ def test_a_limit_rises_to_twice_what_all_have_heard_of() -> None:
     assert found.local_limit == pytest.approx(LIMIT * 2 / 3, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("least_remote", "rise"),
+    [(5.0, 2.0), (4.0, 1.6), (2.0, 1.0), (0.0, 1.0)],
+    ids=["swing", "growth", "more-growth", "wake-up"],
+)
+def test_a_limit_rises_less_while_its_peers_grow_more_than_it_may(
+    least_remote: float, rise: float
+) -> None:
+    view = believed(10.0, told=5.0, least_remote=least_remote)
+    found = make().allocate(demand(*greedy(90)), view, in_force(), TICK_NS)
+    assert found.local_limit == pytest.approx(rise * LIMIT * 5 / 15, rel=1e-5)
+
+
 def test_what_is_told_next_counts_as_told() -> None:
     """Others may use it before the next tick here: the strict share is of the least."""
     fair = make(margin=0.0)

@@ -78,6 +78,16 @@ def test_a_peer_of_another_allocator_is_not_believed() -> None:
     assert fps.fabric.links["b"].rejected == 1
 
 
+def test_the_least_weight_of_the_peers_is_remembered_for_the_age_of_news() -> None:
+    made = limiter()
+    made.receive("b", update(0, value=3.0), 0)
+    made.tick(measurement(0), TICK_NS)
+    made.receive("b", update(1, value=7.0), TICK_NS)
+    kept = made.fabric.news_ns // TICK_NS + 1
+    seen = [made.tick(measurement(0), (2 + n) * TICK_NS).view.least_remote for n in range(kept + 1)]
+    assert seen == [3.0] * kept + [7.0]
+
+
 def test_unequal_shares_count_when_a_peer_is_missing() -> None:
     three = limiter(members=("a", "b", "c"), shares={"a": 0.5, "b": 0.3, "c": 0.2})
     three.receive("b", update(0, value=1.0), 0)
