@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +39,14 @@ def signed(
         f"subjectAltName=IP:{host}",
         signer=("-CA", str(by.cert), "-CAkey", str(by.key)),
     )
+
+
+def trusting(ca: Certificate, own: Certificate | None = None) -> ssl.SSLContext:
+    """The context of a client that trusts an authority, and may have a certificate of its own."""
+    context = ssl.create_default_context(cafile=str(ca.cert))
+    if own:
+        context.load_cert_chain(own.cert, own.key)
+    return context
 
 
 def _made(

@@ -43,8 +43,8 @@ def _options() -> tuple[str, ...]:
 def _free_ports() -> Iterator[int]:
     """Free ports on 127.0.0.1, each once.
 
-    A server that is down for a moment must find its own again, so they are none that the kernel
-    gives out to whoever asks for any, nor those of another process of the same run.
+    A server that is down for a moment must find its own again, so they are not
+    ephemeral ports of the kernel, nor those of another process of the same run.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = 10_000 + _SPAN * (worker % 4)
@@ -259,7 +259,7 @@ class EtcdCluster:
                     said = server.status()
                     if said.get("leader") == said["header"]["member_id"]:
                         return server
-            assert time.monotonic() < deadline, "nobody leads"
+            assert time.monotonic() < deadline, "no server leads"
             time.sleep(0.02)
 
 

@@ -26,7 +26,7 @@ def _programs() -> Iterator[tuple[str, str, Program]]:
 
 
 def tcx_programs(topology: Topology) -> list[tuple[str, str, str]]:
-    """Interface, hook and name of every program on tcx, whoever's it is."""
+    """Interface, hook and name of every program on tcx, those of other programs too."""
 
     def look() -> list[tuple[str, str, str]]:
         return [(device, hook, program.name()) for device, hook, program in _programs()]
@@ -58,7 +58,7 @@ def take_off_tcx(topology: Topology, *devices: str) -> None:
 
 
 def ours(topology: Topology, *devices: str) -> list[str]:
-    """Our programs on these interfaces, and the clsact qdiscs there, whoever's they are."""
+    """Our programs on these interfaces, and every clsact qdisc there."""
     on_tcx = [
         f"{device} {hook}"
         for device, hook, name in tcx_programs(topology)

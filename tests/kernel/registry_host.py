@@ -1,7 +1,7 @@
 """A fleet with a registry: real daemons and a real etcd in a namespace of their own.
 
 Each limiter has an interface of its own, `up1`, `up2` and so on, which the fleet calls `uplink`;
-what is sent to 10.93.N.2 leaves by it, and nobody is there.
+a packet to 10.93.N.2 leaves by it, and no host has that address.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ SO_TIMESTAMPNS = 35
 
 
 def filters(topology: Topology) -> list[str]:
-    """Classifiers and their hooks in the limiter's namespace, whoever's they are."""
+    """Classifiers and their hooks in the limiter's namespace, those of other programs too."""
     return [
         line
         for _, device in topology.within("limiter", socket.if_nameindex)

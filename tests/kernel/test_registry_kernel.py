@@ -246,7 +246,7 @@ def test_a_daemon_that_stands_still_is_a_member_and_counted_out_by_gossip_alone(
     # It has never been anything else.
     assert status(second)["registry"]["joined"]
 
-    # One that is removed meanwhile joins as whoever is new.
+    # A limiter that is removed meanwhile joins like a new one.
     stand_still()
     assert fleet.fleet("remove", "lim2")["applied"] == ["lim1"]
     in_force(first, "customer-a", 10e6, [])

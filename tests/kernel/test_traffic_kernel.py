@@ -1,6 +1,6 @@
 """The flows of an experiment over a real link: when they run, and what they are.
 
-How late a packet is matters only to when flows run: the others ask nobody how exact the link was.
+Only the tests of when flows run need to know how late packets are.
 """
 
 from __future__ import annotations

@@ -58,10 +58,10 @@ def suffer(
     seconds: int,
     seems: str = "child",
 ) -> Harm:
-    """Let a fleet run, forge one update, and see.
+    """Let a fleet run, forge one update, and return the harm.
 
-    In a tree it goes to the root, as if from the child with the most below, or from a `stranger`
-    who is not its child; or to that child, as if from its `parent`.
+    In a tree the update goes to the root, as if from the child with the most below, or from a
+    `stranger` that is not its child. Or it goes to that child, as if from its `parent`.
     """
     made = PacketFleet(limit_spec(allocator, rate=RATE), SIZE, seed=1, fabric=fabric)
     for number, name in enumerate(made.names):

@@ -213,8 +213,8 @@ def test_between_rounds_only_limits_with_pressing_news_send_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configured = spec(limits=(FIRST, with_policy(SLOW, interval_ns=TICK_NS)))
-    seldom = replace(configured, gossip=replace(configured.gossip, interval_ns=4 * TICK_NS))
-    bench = Bench(seldom)
+    rarely = replace(configured, gossip=replace(configured.gossip, interval_ns=4 * TICK_NS))
+    bench = Bench(rarely)
     for limit_id in (FIRST.id, SLOW.id):
         bench.packet(limit_id)
     bench.run(1, 4)
@@ -226,7 +226,7 @@ def test_between_rounds_only_limits_with_pressing_news_send_updates(
     monkeypatch.setattr(Limiter, "pressing", lambda limiter, _: limiter.policy is FIRST.policy)
     bench.run(7, 7)
     assert {update.limit_id for _, update in bench.transport.outbox} == {FIRST.id}
-    assert len(bench.transport.messages) == len(seldom.peers)
+    assert len(bench.transport.messages) == len(rarely.peers)
 
 
 def test_a_datapath_may_expect_a_living_daemon_to_show_in_each_look() -> None:

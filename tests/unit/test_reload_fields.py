@@ -1,4 +1,4 @@
-"""A field that somebody adds to an object of a running limiter survives a reload by itself."""
+"""A field that a developer adds to an object of a running limiter survives a reload by itself."""
 
 from __future__ import annotations
 

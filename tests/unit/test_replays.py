@@ -34,7 +34,7 @@ DEADLINE_S = 10
 
 
 class Scene:
-    """Limiter `a`, and its peer `b`, whose datagrams somebody records."""
+    """Limiter `a`, and its peer `b`, whose datagrams an attacker records."""
 
     def __init__(self, transport: Transport, peer: socket.socket, ring: KeyRing) -> None:
         self.transport = transport
@@ -145,9 +145,9 @@ def test_a_heartbeat_with_a_guessed_tag_counts_no_peer_out(scene: Scene) -> None
 
 @pytest.mark.parametrize("scene", [RINGS[1]], indirect=True)
 def test_a_session_outlives_the_key_that_it_began_with(scene: Scene) -> None:
-    """docs/security.md tells whoever has lost a key to restart all."""
+    """docs/security.md tells an operator to restart all daemons after the loss of a key."""
     scene.hear(scene.update(0))
-    # Whoever has the key can be the peer.
+    # An attacker that has the key can be the peer.
     scene.hear(scene.update(2**30), scene.update(2**30 + 1))
     changed = KeyRing({2: bytes(range(16))}, use=2)
     scene.transport.set_ring(changed)

@@ -1,7 +1,7 @@
-"""Two limiters with a key, and somebody without it between them: nothing forged is ever believed.
+"""Two limiters with a key, and an attacker without it between them: no forgery is ever believed.
 
-An input is a script: bytes that say, one after the other, who sends what to whom, what is delivered
-again or in another form, and who begins a new life.
+An input is a script, byte by byte. A limiter sends, a datagram is delivered again or in another
+form, or a limiter begins a new life.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Probes and whoever has the key: whatever a peer says, little is sent for it, and nothing breaks.
+"""Probes and a hostile peer with the key: few messages answer its messages, and nothing breaks.
 
-An input is a script: who says what (`Control` messages as they are on the wire), who is met, how
-much time passes.
+An input is a script of `Control` messages as they are on the wire, each with its sender, of new
+sessions, and of passing time.
 """
 
 from __future__ import annotations

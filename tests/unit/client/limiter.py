@@ -16,7 +16,7 @@ from drld.requests.datapath import RequestDatapath
 from drld.requests.front.server import serve_requests
 from drld.requests.spec import Address
 
-from ..requests.test_datapath import bucket, limit, limited, of_plan
+from ..requests.made import bucket, limit, limited, of_plan
 
 
 def few() -> RequestDatapath:

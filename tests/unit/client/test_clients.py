@@ -21,7 +21,7 @@ from drld.client.base import AsyncClient
 from drld.client.protocol.exchange import CHUNK
 from drld.spec import OnFailure
 
-from ..requests.test_datapath import bucket, limit, limited
+from ..requests.made import bucket, limit, limited
 from .limiter import limiter
 
 FREE = {"plan": "free"}

@@ -23,7 +23,7 @@ from drld.control.rebinding import names_loopback
 from drld.control.tcp import ACCEPT_PAUSE_S, TakingTurns, serve_http
 from drld.control.turns import Turns
 from drld.errors import ConfigError
-from tests.certificates import Certificate, authority, signed
+from tests.certificates import Certificate, authority, signed, trusting
 from tests.control_fake import CONFIGURATION, FakeDaemon, client, served
 from tests.unit.config.good import GOOD
 from tests.unit.control.test_crowds import Passes
@@ -76,13 +76,6 @@ def of_files(own: Certificate, client_ca: Certificate | None = None) -> ssl.SSLC
     assert http is not None
     assert http.tls is not None
     return http.tls.context
-
-
-def trusting(ca: Certificate, own: Certificate | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(ca.cert))
-    if own:
-        context.load_cert_chain(own.cert, own.key)
-    return context
 
 
 async def test_other_hosts_read_the_metrics_and_nothing_else(

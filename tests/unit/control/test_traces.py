@@ -65,7 +65,7 @@ async def fill(daemon: FakeDaemon, limit: str) -> int:
             if reader.send.statistics().current_buffer_used == TRACE_BUFFER:
                 daemon.tick(limit, range(number + 1, number + 11))
                 return number + 11
-    raise AssertionError("what nobody reads went somewhere")
+    raise AssertionError("records without a reader went somewhere")
 
 
 async def test_a_slow_reader_stalls_no_other_and_misses_the_oldest_records(
@@ -122,7 +122,7 @@ async def test_the_server_stops_with_traces_open_and_stuck(daemon: FakeDaemon, p
 
 def test_records_are_made_only_for_readers() -> None:
     def fail() -> None:
-        raise AssertionError("nobody reads")
+        raise AssertionError("no client reads")
 
     TraceHub().publish("a", fail)  # type: ignore[arg-type]  # nothing calls it
 

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.messages.servers import Server, mosquitto
 from tests.brokers.front import Clients, Observer
-from tests.unit.requests.test_daemons import ports
+from tests.local_daemons import ports
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ import trio
 
 from drld.messages.spec import Excess
 from drld.spec import LimitSpec
-from testbed.messages.servers import Server, mosquitto, nats_server
+from testbed.messages.servers import Server, nats_server
 from tests.brokers.front import Observer, front, run
 from tests.certificates import authority, signed
+from tests.local_daemons import ports
 from tests.unit.messages.made import message_limit
-from tests.unit.requests.test_daemons import ports
 
 COUNT = 20
 LISTEN = ("stdbuf", "-oL", "mosquitto_sub")
@@ -34,23 +33,10 @@ CASES = [f"{version}/{qos}" for version in (4, 5) for qos in (0, 1, 2)]
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Server]:
-    (port,) = ports(1, socket.SOCK_STREAM)
-    with mosquitto(tmp_path, port) as server:
-        yield server
-
-
-@pytest.fixture
 def nats(tmp_path: Path) -> Iterator[Server]:
     (port,) = ports(1, socket.SOCK_STREAM)
     with nats_server(tmp_path, port) as server:
         yield server
-
-
-@pytest.fixture
-def observer(broker: Server) -> Iterator[Observer]:
-    with closing(Observer(broker.port)) as found:
-        yield found
 
 
 def waits(rate: float = 60, burst: float = 5, topic: str = "limited/#") -> LimitSpec:
@@ -63,8 +49,8 @@ async def publish(library: str, port: int, cases: Sequence[str], *options: objec
 
 
 @pytest.mark.parametrize("library", ["paho", "gmqtt", "aiomqtt"])
-async def test_clients_of_mqtt(broker: Server, observer: Observer, library: str) -> None:
-    async with front(broker, "mqtt", waits()) as made:
+async def test_clients_of_mqtt(server: Server, observer: Observer, library: str) -> None:
+    async with front(server, "mqtt", waits()) as made:
         said = await publish(library, made.port, CASES)
         assert [case["numbers"] for case in said] == [ALL for _ in CASES]
         await observer.until(len(CASES) * COUNT)
@@ -73,8 +59,8 @@ async def test_clients_of_mqtt(broker: Server, observer: Observer, library: str)
 
 
 @pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
-async def test_the_clients_of_mosquitto(broker: Server, observer: Observer, version: str) -> None:
-    async with front(broker, "mqtt", waits()) as made:
+async def test_the_clients_of_mosquitto(server: Server, observer: Observer, version: str) -> None:
+    async with front(server, "mqtt", waits()) as made:
         with trio.fail_after(300):
             for qos in ("0", "1", "2"):
                 topic = f"limited/{qos}"
@@ -105,9 +91,9 @@ async def test_the_clients_of_mosquitto(broker: Server, observer: Observer, vers
 
 @pytest.mark.parametrize("library", ["paho", "gmqtt"])
 async def test_topic_aliases_do_not_escape_the_limit(
-    broker: Server, observer: Observer, library: str
+    server: Server, observer: Observer, library: str
 ) -> None:
-    async with front(broker, "mqtt", waits()) as made:
+    async with front(server, "mqtt", waits()) as made:
         said = await publish(library, made.port, CASES[3:], "--alias")
         assert [case["numbers"] for case in said] == [ALL] * 3
         await observer.until(3 * COUNT)
@@ -115,8 +101,8 @@ async def test_topic_aliases_do_not_escape_the_limit(
         assert made.waited() > COUNT
 
 
-async def test_large_payloads(broker: Server, observer: Observer) -> None:
-    async with front(broker, "mqtt", waits()) as made:
+async def test_large_payloads(server: Server, observer: Observer) -> None:
+    async with front(server, "mqtt", waits()) as made:
         (said,) = await publish("paho", made.port, ["5/1"], "--size=300000")
         assert said["numbers"] == ALL
         await observer.until(COUNT)
@@ -125,23 +111,23 @@ async def test_large_payloads(broker: Server, observer: Observer) -> None:
 
 
 async def test_a_client_that_waits_longer_than_its_keep_alive_lives(
-    broker: Server, observer: Observer
+    server: Server, observer: Observer
 ) -> None:
     """The broker ends a connection that is silent for 1.5 s; each message waits for longer."""
-    async with front(broker, "mqtt", waits(rate=0.4, burst=1)) as made:
+    async with front(server, "mqtt", waits(rate=0.4, burst=1)) as made:
         (said,) = await publish("paho", made.port, ["4/1"], "--keep-alive=1", "--count=3")
         assert said["numbers"] == ALL[:3]
         assert made.waited() == 2
-        assert "exceeded timeout" not in broker.log
+        assert "exceeded timeout" not in server.log
 
 
-async def test_dropped_messages_are_acknowledged(broker: Server, observer: Observer) -> None:
+async def test_dropped_messages_are_acknowledged(server: Server, observer: Observer) -> None:
     """The broker gets what has tokens, and the client is told of the rest where MQTT 5 can."""
     drops = [
         message_limit(f"limited/{case}", id=number, rate=1 / 600, burst=3, excess=Excess.DROP)
         for number, case in enumerate(CASES, 1)
     ]
-    async with front(broker, "mqtt", *drops) as made:
+    async with front(server, "mqtt", *drops) as made:
         said = dict(zip(CASES, await publish("paho", made.port, CASES, "--deaf"), strict=True))
         await observer.until(3 * len(CASES))
         for number, case in enumerate(CASES, 1):
@@ -153,9 +139,9 @@ async def test_dropped_messages_are_acknowledged(broker: Server, observer: Obser
             assert sorted(said[case]["reasons"]) == [0] * (COUNT - told) + [0x97] * told
 
 
-async def test_a_will_comes_once_and_after_what_waits(broker: Server, observer: Observer) -> None:
+async def test_a_will_comes_once_and_after_what_waits(server: Server, observer: Observer) -> None:
     """The client is killed while 50 of its messages wait."""
-    async with front(broker, "mqtt", waits(rate=50, burst=1)) as made:
+    async with front(server, "mqtt", waits(rate=50, burst=1)) as made:
         command = ["mosquitto_pub", "-p", str(made.port), "-t", "limited/a", "-l"]
         will = ["--will-topic", "will", "--will-payload", "51", "--will-qos", "1"]
         async with trio.open_nursery() as nursery:
@@ -172,8 +158,8 @@ async def test_a_will_comes_once_and_after_what_waits(broker: Server, observer: 
         assert heard[-1].topic == "will"
 
 
-async def test_retained_messages_stay(broker: Server) -> None:
-    async with front(broker, "mqtt", waits(rate=20, burst=1)) as made:
+async def test_retained_messages_stay(server: Server) -> None:
+    async with front(server, "mqtt", waits(rate=20, burst=1)) as made:
         common = ["-p", str(made.port), "-t", "limited/a"]
         lines = "".join(f"{number}\n" for number in range(10)).encode()
         await trio.run_process(["mosquitto_pub", *common, "-q", "1", "-r", "-l"], stdin=lines)
@@ -183,8 +169,8 @@ async def test_retained_messages_stay(broker: Server) -> None:
         assert made.waited() > 0
 
 
-async def test_shared_subscriptions_get_each_message_once(broker: Server) -> None:
-    async with front(broker, "mqtt", waits(topic="#", burst=1)) as made:
+async def test_shared_subscriptions_get_each_message_once(server: Server) -> None:
+    async with front(server, "mqtt", waits(topic="#", burst=1)) as made:
         said: list[bytes] = []
         with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
@@ -216,11 +202,11 @@ async def test_shared_subscriptions_get_each_message_once(broker: Server) -> Non
         assert all(part == sorted(part) for part in numbers)
 
 
-async def test_mqtt_over_tls(broker: Server, observer: Observer, tmp_path: Path) -> None:
+async def test_mqtt_over_tls(server: Server, observer: Observer, tmp_path: Path) -> None:
     signer = authority(tmp_path, "authority")
     certificate = signed(tmp_path, "server", signer, "serverAuth")
     trust = ("--authority", signer.cert)
-    async with front(broker, "mqtt", waits(), certificate=certificate) as made:
+    async with front(server, "mqtt", waits(), certificate=certificate) as made:
         for number, library in enumerate(("paho", "gmqtt", "aiomqtt")):
             (said,) = await publish(library, made.port, [CASES[number]], *trust)
             assert said["numbers"] == ALL

@@ -22,8 +22,7 @@ import trio
 
 from tests.certificates import authority, signed
 from tests.control_fake import client
-
-from ..requests.test_daemons import ports, running
+from tests.local_daemons import ports, running
 
 INFO = b'INFO {"server_id":"x","version":"2.9.10","max_payload":1048576,"headers":true}\r\n'
 CONFIG = """

@@ -9,9 +9,9 @@ import trio
 
 from testbed.messages.servers import nats_server
 from tests.brokers.front import front, until
+from tests.local_daemons import ports
 from tests.unit.messages.made import attach, message_limit
 from tests.unit.messages.test_front_strangers import RawNats, nats_connect
-from tests.unit.requests.test_daemons import ports
 
 PATIENT_S = 3
 """The server ends a connection that has not answered for so long: twice, and once more."""

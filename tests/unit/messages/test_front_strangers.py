@@ -18,8 +18,8 @@ from drld.messages.mqtt import MqttReturns
 from testbed.messages.servers import Server, mosquitto, nats_server
 from tests.brokers.front import Clients, Clock, Front, front, until
 from tests.brokers.raw_mqtt import PATIENCE_S, RawClient, connect, packet, publish
+from tests.local_daemons import ports
 from tests.unit.messages.made import message_limit
-from tests.unit.requests.test_daemons import ports
 
 LIMIT = message_limit("limited/#", rate=0.01, burst=5)
 

@@ -10,7 +10,7 @@ import pytest
 from drld.errors import ConfigError
 from drld.messages.front.listeners import Listeners, NoKeeper
 from drld.messages.spec import Address
-from tests.unit.requests.test_daemons import ports
+from tests.local_daemons import ports
 
 
 class Keeper(NoKeeper):

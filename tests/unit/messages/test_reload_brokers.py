@@ -13,8 +13,8 @@ import httpx
 import trio
 
 from tests.control_fake import client
+from tests.local_daemons import ports, running
 
-from ..requests.test_daemons import ports, running
 from .test_daemon import INFO, Broker, published
 
 LIMITER = """

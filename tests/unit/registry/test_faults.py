@@ -33,7 +33,7 @@ async def test_keys_that_are_deleted_by_hand_are_put_again(
         for name in ("a", "b"):
             path = tmp_path / f"{name}.cache"
             await until(lambda: path.exists() and KEYS.limit(1) in path.read_text())  # noqa: B023 -- called at once
-        # A member that lives registers again, and joins as whoever is new.
+        # A member that lives registers again, and joins like a new one.
         before = len(second.specs)
         server.delete(KEYS.member("b"))
         await until(lambda: any(not spec.joined for spec in second.specs[before:]))

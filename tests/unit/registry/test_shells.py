@@ -116,7 +116,7 @@ async def test_as_many_come_into_force_as_there_is_room_for() -> None:
 
 
 async def test_a_limit_in_force_that_is_refused_now_blames_no_other() -> None:
-    """Say its interface is gone: whoever adds limits learns what is the matter."""
+    """Its interface may be gone; the operator who adds limits gets the reason."""
     host = Host(names=True)
     old = limiter_spec(BAD)
     spec, refused = await take_over(old, replace(old, limits=(BAD, *many(64)[3:])), host)
@@ -132,7 +132,7 @@ async def test_a_limit_in_force_that_is_refused_now_delays_no_member() -> None:
 
     async def host(spec: LimiterSpec) -> None:
         if spec.limits == old.limits:
-            refuse.specs.append(spec)  # Nothing is attached anew.
+            refuse.specs.append(spec)  # Nothing is attached again.
         else:
             await refuse(spec)
 

@@ -396,7 +396,7 @@ def test_a_limiter_that_left_during_the_founding_is_not_registered_again() -> No
     registry.apply(founded)
     assert (registry.members, registry.lost, registry.restoration()) == ({}, 0, [])
     assert registry.continuous
-    # One that knew somebody does not drop him when another registry takes the place of its own.
+    # A limiter that knew a member does not drop it when another registry replaces its own.
     registry = following()
     wiped = [Event(KEYS.fleet, None, 11), Event(B, None, 11)]
     registry.apply([*wiped, Event(KEYS.fleet, OTHER.encode(), 12)])

@@ -9,7 +9,7 @@ from drld.requests.spec import ITEM
 from drld.units import BYTES
 
 from ...fleets.requests import API
-from .test_datapath import FREE, bucket, limit, limited, of_plan
+from .made import FREE, bucket, limit, limited, of_plan
 
 
 def test_an_answer_that_admits_names_all_limits() -> None:

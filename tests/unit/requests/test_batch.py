@@ -27,9 +27,9 @@ from drld.requests.spec import ITEM
 from drld.spec import OnFailure
 
 from ...fleets.requests import RequestFleet, request_limit
+from .fronts import front
 from .good import GOOD
-from .test_datapath import bucket, limit, limited, of_plan
-from .test_front import front
+from .made import bucket, limit, limited, of_plan
 
 PEER = caller.Client("192.0.2.1")
 API = Question("api")

@@ -21,7 +21,7 @@ from testbed.bench.requests.rows import batches, leased, singly
 
 from ...fleets.requests import request_limit
 from ..client.limiter import limiter
-from .test_datapath import limited
+from .made import limited
 
 KEYS = 300
 CHEAP = [entry for entry in entries() if not entry.case.startswith("drld, ")]

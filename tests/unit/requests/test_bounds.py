@@ -26,8 +26,8 @@ from drld.requests.registered import limit_table
 
 from ..client.limiter import limiter
 from .keyed_fleet import KEYED
-from .test_datapath import bucket as record
-from .test_datapath import limited, of_plan
+from .made import bucket as record
+from .made import limited, of_plan
 
 TERMS = Terms(1, b"of a fleet", 50_000_000, 3)
 

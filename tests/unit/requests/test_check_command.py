@@ -14,7 +14,7 @@ from drld.requests.registered.commands import show_keys
 from tests.control_fake import FakeDaemon, served
 from tests.unit.cli.drlctl import drlctl, lines, refused
 
-from .test_datapath import bucket, limit, limited, of_plan
+from .made import bucket, limit, limited, of_plan
 
 
 async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:

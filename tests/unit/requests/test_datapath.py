@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,40 +14,12 @@ from drld.police.policer import DRAW_BITS, Policer
 from drld.policy import Mode
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Answer, Request
-from drld.requests.spec import ITEM, RequestMatch
-from drld.spec import LimitSpec
+from drld.requests.spec import ITEM
 from drld.units import BYTES
 
 from ...factories import MS, policy
-from ...fleets.requests import API, request_limit
-
-FREE = Request("api", {"plan": "free"}, caller="alice")
-
-
-def limited(
-    *limits: tuple[LimitSpec, Enforcement], datapath: RequestDatapath | None = None
-) -> RequestDatapath:
-    datapath = datapath or RequestDatapath(Random(1), b"secret")
-    datapath.attach(limits, 0)
-    return datapath
-
-
-def bucket(requests: float, rate: float = 0) -> Enforcement:
-    return Enforcement(fill_rate=round(rate * ITEM), depth=round(requests * ITEM))
-
-
-def limit(number: int = 1, **changes: Any) -> LimitSpec:
-    return request_limit(id=number, name=f"limit-{number}", **changes)
-
-
-def of_plan(number: int, **changes: Any) -> LimitSpec:
-    return limit(number, match=RequestMatch("api", {"plan": "free"}), **changes)
-
-
-def remaining(answer: Answer) -> list[float | None]:
-    return [
-        it.remaining if it.remaining is None else it.remaining / ITEM for it in answer.standings
-    ]
+from ...fleets.requests import API
+from .made import FREE, bucket, limit, limited, of_plan, remaining
 
 
 def test_requests_are_admitted_until_the_bucket_is_empty() -> None:

@@ -16,9 +16,9 @@ from drld.requests.front.deltas import GAP_S, LONGEST_REST_S, REST, Deltas
 from drld.requests.keyed_limit import Terms
 from drld.requests.keyed_limits import KeyedLimits
 from drld.spec import LimiterSpec
+from tests.local_daemons import pairs_of_ports
 
 from .keyed_fleet import KEYED
-from .test_daemons import pairs_of_ports
 
 MS = 1_000_000
 

@@ -13,10 +13,10 @@ import trio
 
 from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
+from tests.local_daemons import ports
 
-from .test_daemons import ports
-from .test_datapath import bucket, limit, limited, of_plan
-from .test_front import front
+from .fronts import front
+from .made import bucket, limit, limited, of_plan
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "requests-envoy.md"
 ENVOY = Path(sys.prefix, "bin", "envoy")

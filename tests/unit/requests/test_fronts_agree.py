@@ -20,9 +20,9 @@ from drld.requests.grpc.call import Origin
 from drld.requests.grpc.ratelimit import RateLimitService
 
 from ...rls_messages import request, response
+from .fronts import front
 from .good import GOOD
 from .test_batch import Client
-from .test_front import front
 
 ODD = ("zo\u00eb", "", "a=b", "a,b", 'quote" \\', "line\nfeed", "x" * 64, "x" * 65, "\u00e9" * 300)
 """Keys with overrides, which are hard to write, to quote or to bound."""

@@ -22,12 +22,13 @@ from drld.requests.front.grpc_connection import GrpcConnection
 from drld.requests.grpc import bounds
 from drld.requests.grpc.bounds import CALL_S
 from drld.requests.spec import ITEM, RequestMatch
+from tests.certificates import trusting
 
 from ...certificates import authority, signed
 from ...rls_messages import METHOD, SERVICE, request
+from .fronts import GET, front, of_files
 from .grpc_peer import framed, kinds_of
-from .test_datapath import bucket, limit, limited, of_plan
-from .test_front import GET, front, of_files, trusting
+from .made import bucket, limit, limited, of_plan
 
 CALLS = 1000
 """The number of calls that grpc_client.py makes."""

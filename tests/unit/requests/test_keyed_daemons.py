@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import trio
 
-from .test_daemons import ROOT, pairs_of_ports, ports, running
+from tests.local_daemons import ROOT, pairs_of_ports, ports, running
 
 KEY = "00112233445566778899aabbccddeeff"
 

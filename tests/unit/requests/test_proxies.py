@@ -17,10 +17,10 @@ from drld.model import Enforcement
 from drld.requests.datapath import RequestDatapath
 from drld.requests.spec import ITEM
 from testbed.programs import environment, program
+from tests.local_daemons import ROOT, ports
 
-from .test_daemons import ROOT, ports
-from .test_datapath import bucket, limit, limited
-from .test_front import Front, front
+from .fronts import Front, front
+from .made import bucket, limit, limited
 
 PAGE = (ROOT / "docs" / "requests-proxies.md").read_text()
 NGINX = """

@@ -23,7 +23,7 @@ from drld.units import BYTES
 
 from ...rls_messages import request, response
 from .keyed_fleet import KEYED
-from .test_datapath import bucket, limit, limited, of_plan
+from .made import bucket, limit, limited, of_plan
 
 OK, OVER = 1, 2
 SECOND = 1

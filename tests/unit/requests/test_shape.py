@@ -19,7 +19,7 @@ from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
 
 from .good import GOOD
-from .test_datapath import bucket, limit, limited, of_plan
+from .made import bucket, limit, limited, of_plan
 
 CALLER = "192.0.2.1"
 FAIR = Enforcement(

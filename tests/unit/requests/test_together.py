@@ -15,7 +15,7 @@ from drld.requests.model import Answer, Request
 from drld.requests.spec import ITEM
 
 from .good import GOOD
-from .test_datapath import FREE, bucket, limit, limited, of_plan, remaining
+from .made import FREE, bucket, limit, limited, of_plan, remaining
 
 API = Request("api", {}, caller="alice")
 OTHER = Request("other", {}, caller="alice")

@@ -84,7 +84,7 @@ def test_recorded_handshakes_are_counted_and_a_flood_of_them_waits(
     assert (b.greetings - before, b.floods, b.rejected) == (10, 1, {})
     assert received(b, 16) == [("a", UPDATE)]
     assert b.greetings - before == 25
-    # Whoever has the session has no answer.
+    # A HELLO of the session in use gets no answer.
     assert b.handshakes == 1
 
 

@@ -124,7 +124,7 @@ def test_a_peer_without_a_session_is_greeted_once_a_turn(make: Make) -> None:
 
 
 def test_a_peer_begins_one_life_in_a_turn(pair: Pair) -> None:
-    """Else whoever can begin one could begin as many as he gets answers."""
+    """Otherwise an attacker that can begin one life could begin one for each answer."""
     _, b = pair
     lives = [Transport(("127.0.0.1", 0), "a", {"b": b.address}, RING, Random(n)) for n in range(2)]
     try:
