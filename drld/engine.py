@@ -21,6 +21,7 @@ from dataclasses import replace
 from random import Random
 
 from drld import reload
+from drld.awake_limits import AwakeLimits
 from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
@@ -57,7 +58,7 @@ class Engine:
         self.node.handlers |= dict.fromkeys(kinds, self._take_updates)
         for plane in planes:
             self.node.handlers |= plane.handlers
-        self._awake: dict[int, ManagedLimit] = {}
+        self._awake = AwakeLimits()
         self._by_name: dict[str, ManagedLimit] = {}
         self._look_interval_ns = spec.gossip.interval_ns
         self._look_due_ns = 0
@@ -141,7 +142,7 @@ class Engine:
         return min(
             self._look_due_ns,
             self.node.round_due_ns,
-            *(managed.due_ns for managed in self._awake.values()),
+            *(managed.due_ns for managed in self._awake.prompt.values()),
         )
 
     def limit_id(self, name: str) -> int:
@@ -157,25 +158,22 @@ class Engine:
 
         Limits whose names are `watched` stay awake.
         """
-        if now_ns >= self._look_due_ns:
+        looks, awake = now_ns >= self._look_due_ns, self._awake
+        if looks:
             self._look(now_ns)
         self.node.tick(now_ns)
         for name in watched:
             if (managed := self._by_name.get(name)) is not None:
                 self._wake(managed)
+                awake.hurry(managed.limiter.policy.id)
+        turn = awake.take_turn() if looks else ()
         ticks = [
             (managed.limiter.policy.name, self._tick(managed, now_ns))
-            for managed in self._awake.values()
+            for managed in (*awake.prompt.values(), *turn)
             if managed.due_ns <= now_ns
         ]
         self._gossip(now_ns)
-        quiescent = [
-            limit_id
-            for limit_id, managed in self._awake.items()
-            if managed.limiter.quiescent and not managed.pending
-        ]
-        for limit_id in quiescent:
-            del self._awake[limit_id]
+        awake.sort(turn)
         for plane in self._planes:
             for peer, kind, body in plane.tick(now_ns):
                 self.node.transport.send(peer, kind, body)
@@ -241,16 +239,15 @@ class Engine:
         if changed:
             for managed in self.limits.values():
                 self._wake(managed)
+                self._awake.hurry(managed.limiter.policy.id)
         if changed or not (alone or fleet.steady(now_ns)):
             # While connections change, each look ticks all limits, however long their intervals
             # are: connections and the peers' demand decide what is safe to enforce.
-            for managed in self._awake.values():
+            for managed in self._awake.prompt.values():
                 managed.due_ns = min(managed.due_ns, self._looked_ns)
 
     def _wake(self, managed: ManagedLimit) -> None:
-        limit_id = managed.limiter.policy.id
-        if limit_id not in self._awake:
-            self._awake[limit_id] = managed
+        if self._awake.add(managed):
             managed.pending = True
             # A quiescent limit may have been due long ago.
             managed.due_ns = max(managed.due_ns, self._looked_ns)
@@ -280,7 +277,7 @@ class Engine:
         due = self.node.round_begins(now_ns, self._look_interval_ns // 2)
         speaking = [
             managed.limiter.publish
-            for managed in self._awake.values()
+            for managed in self._awake.prompt.values()
             if due or managed.limiter.pressing(now_ns)
         ]
         if due or speaking:
@@ -359,7 +356,7 @@ class Engine:
             limits[limit.id] = managed
         self.limits = limits
         self._by_name = {limit.name: limits[limit.id] for limit in spec.limits}
-        self._awake = dict(limits)
+        self._awake.begin(limits)
         intervals = [limit.policy.interval_ns for limit in spec.limits]
         self._look_interval_ns = min([spec.gossip.interval_ns, *intervals])
         self._looked_ns = now_ns

@@ -183,9 +183,19 @@ class Limiter:
     def quiescent(self) -> bool:
         """Whether a tick would change nothing, as long as no packet and no update comes and the
         membership stays the same."""
+        if self.only_measures:
+            return self._demand.idle
         idle = self._demand.idle and all(shared.quiescent for shared in self._shared)
         settled = self._shares_in_force.settled and self._allocator.settled
         return idle and settled
+
+    @property
+    def only_measures(self) -> bool:
+        """Whether nothing but figures for operators depends on when ticks come. In shadow mode,
+        the suggested rates depend on it (`drld.estimate.traffic_profile`)."""
+        if self._allocator.follows_demand or self.membership.peers:
+            return False
+        return self.policy.mode is not Mode.SHADOW
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.

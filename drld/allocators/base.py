@@ -76,6 +76,8 @@ class Allocator(ABC):
     counts_loss: ClassVar[bool] = False
     """Whether `GlobalView.told` covers the longest age of a value that counts, so that updates may
     be lost; else it covers the age of news without loss."""
+    follows_demand: ClassVar[bool] = True
+    """Whether records depend on demand."""
     Parameters: ClassVar[type[Any]] = NoParameters
     """Frozen dataclass of the allocator's parameters, all with defaults. A field's type is
     annotated with its bounds in words, which `require` quotes and the reference lists."""

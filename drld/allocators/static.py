@@ -14,6 +14,8 @@ from drld.model import Demand, GlobalView
 class Static(Allocator):
     """Fill at this limiter's share."""
 
+    follows_demand = False
+
     def allocate(
         self, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
     ) -> Allocation:

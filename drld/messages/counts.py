@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drld.messages.latency import DelayWindow
-from drld.messages.recording import Recording
 from drld.messages.spec import ITEM
 from drld.model import Measurement
 from drld.police.waits import Delays
@@ -31,18 +30,11 @@ class Counts:
     waiting: int = 0
     """Messages that wait now; in shadow mode, that would wait."""
     delays: DelayWindow = field(default_factory=DelayWindow)
-    recording: Recording | None = None
-    """The arrivals, while an operator profiles the limit."""
     _late: int = 0
     """Messages that have waited and passed, since the last `read`."""
     _at_once_before: int = 0
     _waited_before: int = 0
     """The counts until the last `read`, since the daemon started."""
-
-    def arrive(self, now_ns: int) -> None:
-        """Record the arrival of a message, if an operator profiles the limit."""
-        if self.recording is not None:
-            self.recording.add(now_ns)
 
     def leave(self, delay_ns: int) -> None:
         """Count the access delay of a message that `waited` has counted, and that passes now."""

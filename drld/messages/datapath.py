@@ -17,7 +17,7 @@ from drld.messages.counts import Counts
 from drld.messages.dropping import DroppingBucket, DroppingClient
 from drld.messages.gate import Gate, Lane, Stage
 from drld.messages.per_client import Bucket, PerClient
-from drld.messages.recording import Recording
+from drld.messages.recording import RecordedStage, Recording
 from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
 from drld.messages.topics import Notation, check
@@ -38,6 +38,8 @@ class _Limit:
     stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
     record: Enforcement
     counts: Counts
+    recording: Recording | None = None
+    """The arrivals, while an operator profiles the limit."""
 
 
 class Front(Protocol):
@@ -88,8 +90,9 @@ class MessageDatapath:
                 self._limits[spec.id] = _kept(before.pop(spec.id), spec, record, now_ns)
             else:
                 counts = Counts(now_ns) if old is None else old.counts
+                recording = None if old is None else old.recording
                 stage = self._stage(spec, counts, record, now_ns)
-                self._limits[spec.id] = _Limit(spec, stage, record, counts)
+                self._limits[spec.id] = _Limit(spec, stage, record, counts, recording)
         for gone in before.values():
             gone.stage.open(now_ns)
         self._route()
@@ -106,9 +109,12 @@ class MessageDatapath:
         }
         for limit in self._limits.values():
             match = match_of(limit.spec)
+            stage: Stage = limit.stage
+            if limit.recording is not None:
+                stage = RecordedStage(stage, limit.recording)
             for name in match.broker:
                 if name in stages:  # Other limiters of the fleet may have other brokers.
-                    stages[name][1].append((match.topic, limit.stage))
+                    stages[name][1].append((match.topic, stage))
         self.gate.set_limits(stages)
         if self.front is not None:
             self.front.wake()
@@ -163,21 +169,23 @@ class MessageDatapath:
         Raises:
             KeyError: there is no such limit.
         """
-        counts = self._limits[limit_id].counts
-        if counts.recording is not None:
+        limit = self._limits[limit_id]
+        if limit.recording is not None:
             return None
-        counts.recording = Recording()
-        return counts.recording
+        limit.recording = Recording()
+        self._route()
+        return limit.recording
 
     def records(self, limit_id: int, recording: Recording) -> bool:
         """Whether a recording goes on; it ends with its limit."""
         limit = self._limits.get(limit_id)
-        return limit is not None and limit.counts.recording is recording
+        return limit is not None and limit.recording is recording
 
     def stop_recording(self, limit_id: int, recording: Recording) -> None:
         """End a recording."""
         if self.records(limit_id, recording):
-            self._limits[limit_id].counts.recording = None
+            self._limits[limit_id].recording = None
+            self._route()
 
     def had_traffic(self) -> Collection[int]:
         """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
@@ -223,7 +231,7 @@ class MessageDatapath:
             bucket = stage
         policer = Policer(policy, record, now_ns)
         if bucket is not None and record.depth is not None:
-            tokens = bucket.tokens(now_ns) - len(bucket) * ITEM
+            tokens = bucket.tokens_at(now_ns) - len(bucket) * ITEM
             policer.bucket = TokenBucket(record, now_ns, tokens * NS_PER_S)
         return policer
 

@@ -11,7 +11,6 @@ from random import Random
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Held
-from drld.messages.hold import tokens_at
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import Enforcement, FlowId, Measurement
@@ -34,10 +33,9 @@ class DroppingBucket:
         self._records = LateRecords(record)
         self.policer = Policer(policy, record, now_ns)
 
-    def offer(self, message: Held, now_ns: int) -> Fate:
-        """See `Stage.offer`; no message waits."""
+    def enter(self, message: Held, now_ns: int) -> Fate:
+        """See `Stage.enter`; no message waits."""
         counts = self._counts
-        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             self.policer.program(record, (), at_ns)
         if self.policer.police(message.lane.number, ITEM, now_ns, self._rng):
@@ -80,10 +78,9 @@ class DroppingClient:
         """See `WaitingBucket`: no message waits."""
         return 0
 
-    def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
-        """See `Stage.offer`; no message waits."""
+    def enter(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
+        """See `Stage.enter`; no message waits."""
         counts, bucket = self._counts, self._bucket
-        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             bucket.program(record, at_ns)
         if bucket.take(ITEM, now_ns):
@@ -98,10 +95,10 @@ class DroppingClient:
         for at_ns, due in self._records.overdue(now_ns):
             self._bucket.program(due, at_ns)
 
-    def tokens(self, now_ns: int) -> int:
-        """See `WaitingBucket.tokens`."""
-        return tokens_at(self._bucket, now_ns)
+    def tokens_at(self, now_ns: int) -> int:
+        """See `Bucket.tokens_at`."""
+        return self._bucket.tokens_at(now_ns)
 
     def full(self, now_ns: int) -> bool:
         """See `WaitingBucket.full`."""
-        return self.tokens(now_ns) == (self._bucket.depth or 0)
+        return self.tokens_at(now_ns) == (self._bucket.depth or 0)

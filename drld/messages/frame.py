@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from drld.messages.topics import Topic
@@ -18,6 +19,10 @@ MAX_FRAME = 2 << 20
 their heads come on top."""
 MAX_HEAD = 1 << 16
 """The largest line of NATS, bytes. The format of MQTT bounds its heads."""
+
+MAX_NAME = 256
+"""The most characters of an identifier or user name that drld keeps. MQTT obliges brokers to take
+identifiers of 23."""
 
 
 class Place(Enum):
@@ -47,13 +52,25 @@ class Frame(NamedTuple):
     """The bytes that drld answers in the broker's place, at once: through `Returns.insert`."""
 
 
+def kept(name: str) -> str:
+    """A client's word about itself, as drld keeps it: if it is long, its digest.
+
+    Strangers choose their words, and drld keeps one for each connection and bucket. The digest is
+    behind a zero byte, which no word has that is kept itself.
+    """
+    if len(name) <= MAX_NAME and "\0" not in name:
+        return name
+    return "\0digest " + blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
 class Client(NamedTuple):
     """A client's own words about itself when it connects."""
 
     id: str
-    """MQTT: the client identifier, empty if the broker is to choose it. NATS: the client's name."""
+    """MQTT: the client identifier, empty if the broker is to choose it. NATS: the client's name.
+    As `kept`."""
     user: str | None
-    """The user name; None: the client has said none."""
+    """The user name, as `kept`; None: the client has said none."""
     version: int
     """The version of the protocol: 4 (MQTT 3.1.1) or 5 (MQTT 5). NATS: the client's number."""
     keep_alive_s: int

@@ -19,15 +19,20 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from drld.messages.frame import Client, Frame, Place
+from drld.messages.hold import Released
 from drld.messages.topics import Notation, Topics
 
 _BESIDE = 512
 """Bytes that a frame takes while it waits, beside its data and its topic's letters: some 480 in
 CPython 3.11, with the topic that the trie remembers."""
+
+
+_FEW = 64
+"""Entries without effect that stay in the schedule in any case."""
 
 
 class Fate(enum.Enum):
@@ -42,7 +47,7 @@ class Fate(enum.Enum):
 class Lane:
     """One connection of a client, with its frames that wait, in their order."""
 
-    __slots__ = ("address", "broker", "client", "frames", "held_bytes", "number", "topics")
+    __slots__ = ("address", "broker", "client", "frames", "held_bytes", "lost", "number", "topics")
 
     def __init__(
         self, broker: str, topics: Topics[Stage] | None, address: str, number: int
@@ -57,6 +62,8 @@ class Lane:
         """The client's own words about itself; None until it has connected."""
         self.held_bytes = 0
         """Memory of the frames that wait."""
+        self.lost = False
+        """Whether its frames can reach no broker any more."""
         self.topics = topics
         """The limits of the broker; None: it has none."""
         self.frames: deque[Held] = deque()
@@ -70,7 +77,7 @@ class Lane:
 class Held:
     """A frame on its way through the limits."""
 
-    __slots__ = ("_at", "came_ns", "fate", "frame", "lane", "stages")
+    __slots__ = ("_at", "came_ns", "fate", "frame", "lane", "queue", "stages")
 
     def __init__(self, lane: Lane, frame: Frame, stages: Sequence[Stage]) -> None:
         self.lane = lane
@@ -80,6 +87,8 @@ class Held:
         """The time at which the frame came to the limit that it waits at."""
         self.fate = Fate.WAIT
         """`WAIT` until the frame has passed all limits."""
+        self.queue: Queue | None = None
+        """The queue that the frame has come to last."""
         self._at = 0
         """The number of limits that the frame has come to."""
 
@@ -92,7 +101,7 @@ class Held:
         while self._at < len(self.stages):
             stage = self.stages[self._at]
             self._at += 1
-            fate = stage.offer(self, now_ns)
+            fate = stage.enter(self, now_ns)
             if fate is not Fate.FORWARD:
                 self.fate = fate
                 return fate is Fate.DROP
@@ -103,7 +112,7 @@ class Held:
 class Stage(Protocol):
     """One limit, as a message comes to it."""
 
-    def offer(self, message: Held, now_ns: int) -> Fate:
+    def enter(self, message: Held, now_ns: int) -> Fate:
         """Take in a message that comes now; if it waits, the limit's queue returns it later."""
 
 
@@ -114,11 +123,14 @@ class Queue(Protocol):
     def due_ns(self) -> int | None:
         """The time at which the next message may leave; None: none will."""
 
-    def release(self, now_ns: int, until_ns: int) -> Iterable[tuple[Held, int]]:
-        """Take out the messages that may leave by `until_ns`, each with the time of its tokens.
+    def release(self, now_ns: int, until_ns: int) -> Iterable[Released[Held]]:
+        """Take out the messages that had their tokens by `until_ns`.
 
         If the daemon has stood still until now, the queue may be due later than it said.
         """
+
+    def withdraw_lost(self) -> None:
+        """Throw away the messages of lost connections; those that waited use no token."""
 
 
 class Gate:
@@ -142,6 +154,8 @@ class Gate:
         self._number = 0
         self._ready: deque[Lane] = deque()
         """Connections with frames that may leave now."""
+        self._with_lost: set[Queue] = set()
+        """Queues with messages of lost connections."""
         self._now_ns = 0
 
     def lane(self, broker: str, address: str = "") -> Lane:
@@ -154,6 +168,24 @@ class Gate:
     def close(self, lane: Lane) -> None:
         """Take no more frames of a connection; those that wait leave as they would."""
         self._lanes.pop(lane, None)
+
+    def lose(self, lane: Lane) -> int:
+        """Throw away the frames of a connection that wait, as nothing can be sent to its broker.
+
+        Returns the number of messages among them.
+        """
+        self.close(lane)
+        lane.lost = True
+        messages = 0
+        for held in lane.frames:
+            messages += held.frame.topic is not None
+            if held.fate is Fate.WAIT and held.queue is not None:
+                # Many connections are lost at a time: each queue is gone through once for all.
+                self._with_lost.add(held.queue)
+        lane.frames.clear()
+        self.held_bytes -= lane.held_bytes
+        lane.held_bytes = 0
+        return messages
 
     def set_limits(
         self, limits: Mapping[str, tuple[Notation, Iterable[tuple[str, Stage]]]]
@@ -225,7 +257,7 @@ class Gate:
     def due_ns(self) -> int | None:
         """The time at which `release` next has something, or soon before; None: never, as things
         are."""
-        if self._ready:
+        if self._ready or self._with_lost:
             return self._now_ns
         schedule = self._schedule
         while schedule and self._scheduled.get(schedule[0][2]) != schedule[0][1]:
@@ -240,22 +272,31 @@ class Gate:
         self._number += 1
         self._scheduled[queue] = self._number
         heappush(self._schedule, (due_ns, self._number, queue))
+        if len(self._schedule) > 2 * len(self._scheduled) + _FEW:
+            # Entries that are not valid any more, as rates have changed.
+            valid = self._scheduled
+            self._schedule[:] = [it for it in self._schedule if valid.get(it[2]) == it[1]]
+            heapify(self._schedule)
 
     def _advance(self, now_ns: int) -> None:
         """Move on the messages that get their tokens by now, in the order of these times."""
         self._now_ns = max(self._now_ns, now_ns)
+        while self._with_lost:
+            self._with_lost.pop().withdraw_lost()
         schedule, scheduled = self._schedule, self._scheduled
         while schedule and schedule[0][0] <= now_ns:
             due_ns, number, queue = heappop(schedule)
             if scheduled.get(queue) != number:
                 continue
             del scheduled[queue]
-            for message, at_ns in queue.release(now_ns, due_ns):
-                if message.walk(at_ns) and message.lane.frames[0] is message:
+            for message, waited_ns in queue.release(now_ns, due_ns):
+                if message.walk(message.came_ns + waited_ns) and message.lane.frames[0] is message:
                     self._ready.append(message.lane)
             self.schedule(queue)
 
 
 def memory(frame: Frame) -> int:
     """The memory that a frame takes while it waits, bytes."""
-    return len(frame.data) + len(frame.topic or "") + _BESIDE
+    topic = frame.topic or ""
+    # CPython takes four bytes for each letter of a text with a letter beyond U+FFFF.
+    return len(frame.data) + len(topic) * (1 if topic.isascii() else 4) + _BESIDE

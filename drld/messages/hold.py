@@ -23,8 +23,7 @@ itself, instead of having one. A limit that no message waits for has no queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from copy import copy
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from drld.messages.spec import ITEM
@@ -87,7 +86,7 @@ class Hold(TokenBucket, Generic[T]):
 
     def full(self, now_ns: int) -> bool:
         """Whether this is like a new one: the bucket is full now, and no message waits."""
-        return self._idle and tokens_at(self, now_ns) == (self.depth or 0)
+        return self._idle and self.tokens_at(now_ns) == (self.depth or 0)
 
     def take_backlog(self) -> int:
         """The largest backlog that an arrival has left behind since the last call, tokens."""
@@ -144,10 +143,21 @@ class Hold(TokenBucket, Generic[T]):
         self._charge(now_ns, now_ns if until_ns is None else until_ns)
         while self._ready:
             released = self._ready.popleft()
-            if not self._ready and not self._waiting:
-                self._idle = self._emptied = True
-                self._waiting = self._ready = _NO_QUEUE
+            self._rest()
             yield released
+
+    def withdraw(self, gone: Callable[[T], bool]) -> None:
+        """Throw away the messages of which `gone` is true; those that still waited use no token."""
+        self._waiting = deque(it for it in self._waiting if not gone(it.message))
+        self._ready = deque(it for it in self._ready if not gone(it.message))
+        self._find_due()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Have no queues if no message is here."""
+        if not self._ready and not self._waiting:
+            self._idle = self._emptied = True
+            self._waiting = self._ready = _NO_QUEUE
 
     def program(self, enforcement: Enforcement, now_ns: int) -> None:
         """Enforce another rate and depth from now on.
@@ -181,13 +191,3 @@ class Hold(TokenBucket, Generic[T]):
             wait_ns = self.wait_ns(ITEM, 0)
             if wait_ns is not None:
                 self._due_ns = self.updated_ns + wait_ns
-
-
-def tokens_at(bucket: TokenBucket, now_ns: int) -> int:
-    """The whole tokens that a bucket would hold now.
-
-    The bucket itself is not settled, because messages that are read later may have arrived before.
-    """
-    bucket = copy(bucket)
-    bucket.settle(now_ns)
-    return bucket.tokens

@@ -182,7 +182,7 @@ class MqttReader:
                 raise FrameError("PUBLISH.qos: must be 0, 1 or 2 (got 3)")
             if not identifier:
                 raise FrameError("PUBLISH.packet_id: must be at least 1 (got 0)")
-            if qos == 2 and identifier in self._dropped:
+            if qos == 2 and identifier in self._dropped and at <= len(frame):
                 # The client repeats a message, as it has not seen the acknowledgement yet.
                 return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
         elif flags & 8:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drld.errors import FrameError
-from drld.messages.frame import Client
+from drld.messages.frame import Client, kept
 
 MQTT_3_1_1 = 4
 MQTT_5 = 5
@@ -162,7 +162,8 @@ def connect(data: bytes, at: int) -> Client:
         cursor.binary("password")
     if cursor.at != len(data):
         raise cursor.wrong("payload", f"must end with its packet ({len(data) - cursor.at} left)")
-    return Client(id_, user, version, keep_alive_s)
+    user = None if user is None else kept(user)
+    return Client(kept(id_), user, version, keep_alive_s)
 
 
 def varint(value: int) -> bytes:

@@ -24,6 +24,7 @@ from drld.messages.frame import (
     Client,
     Frame,
     Place,
+    kept,
 )
 from drld.messages.topics import TopicCache
 
@@ -160,8 +161,8 @@ class NatsReader:
 
     def _connect(self, text: bytes) -> None:
         said = _object("CONNECT", text)
-        name = _field(said, "name", str, "")
-        user = _field(said, "user", str, "") or None
+        name = kept(_field(said, "name", str, ""))
+        user = kept(_field(said, "user", str, "")) or None
         self._verbose = _field(said, "verbose", bool, True)
         self.client = Client(name, user, _field(said, "protocol", int, 0), 0)
 

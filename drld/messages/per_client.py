@@ -36,7 +36,7 @@ class Bucket(Stage, Protocol):
     def program(self, record: Enforcement, now_ns: int) -> None:
         """Enforce this record from now on."""
 
-    def tokens(self, now_ns: int) -> int:
+    def tokens_at(self, now_ns: int) -> int:
         """The whole tokens that the bucket would hold now."""
         ...
 
@@ -91,13 +91,13 @@ class PerClient:
         """The number of clients with a bucket of their own."""
         return len(self._buckets)
 
-    def offer(self, message: Held, now_ns: int) -> Fate:
-        """See `Stage.offer`."""
+    def enter(self, message: Held, now_ns: int) -> Fate:
+        """See `Stage.enter`."""
         key = key_of(message.lane, self._by)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._new(key, now_ns)
-        return bucket.offer(message, now_ns)
+        return bucket.enter(message, now_ns)
 
     def of(self, lane: Lane) -> Bucket | None:
         """The bucket of a connection's client; None: the client has none yet."""
@@ -140,5 +140,5 @@ def key_of(lane: Lane, by: ByClient) -> str:
             return client.id
         if by is ByClient.USER and client.user:
             return client.user
-    # No client can take such a name: identifiers have no zero byte.
+    # No client can take such a name (`drld.messages.frame.kept`).
     return lane.address if by is ByClient.ADDRESS else f"\0{lane.address}"

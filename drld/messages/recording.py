@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+from drld.messages.gate import Fate, Held, Stage
+
 MOST = 200_000
 """The most arrivals that wait to be taken, 1.6 MB: those of ten seconds at 20,000 a second."""
 
@@ -32,3 +34,18 @@ class Recording:
         """Take out the recorded arrivals, ns."""
         taken, self._arrivals = self._arrivals, array("q")
         return taken.tolist()
+
+
+class RecordedStage:
+    """A limit whose arrivals are recorded (`drld.messages.gate.Stage`)."""
+
+    __slots__ = ("_recording", "_stage")
+
+    def __init__(self, stage: Stage, recording: Recording) -> None:
+        self._stage = stage
+        self._recording = recording
+
+    def enter(self, message: Held, now_ns: int) -> Fate:
+        """See `Stage.enter`."""
+        self._recording.add(now_ns)
+        return self._stage.enter(message, now_ns)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Held
-from drld.messages.hold import tokens_at
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import Enforcement
@@ -31,10 +30,9 @@ class ShadowBucket:
         self._records = LateRecords(record)
         self._backlog = 0
 
-    def offer(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
-        """See `Stage.offer`; every message passes."""
+    def enter(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
+        """See `Stage.enter`; every message passes."""
         counts, bucket = self._counts, self._bucket
-        counts.arrive(now_ns)
         for at_ns, record in self._records.until(now_ns):
             bucket.program(record, at_ns)
         bucket.settle(now_ns)
@@ -78,15 +76,15 @@ class ShadowBucket:
 
     def would_wait(self, now_ns: int) -> int:
         """The number of messages that would wait."""
-        return -(self.tokens(now_ns) // ITEM) if self.tokens(now_ns) < 0 else 0
+        return -(self.tokens_at(now_ns) // ITEM) if self.tokens_at(now_ns) < 0 else 0
 
-    def tokens(self, now_ns: int) -> int:
-        """See `WaitingBucket.tokens`.
+    def tokens_at(self, now_ns: int) -> int:
+        """See `Bucket.tokens_at`.
 
         Messages that would wait have taken theirs, so the number may be less than 0.
         """
-        return tokens_at(self._bucket, now_ns)
+        return self._bucket.tokens_at(now_ns)
 
     def full(self, now_ns: int) -> bool:
         """See `WaitingBucket.full`."""
-        return self.tokens(now_ns) == (self._bucket.depth or 0)
+        return self.tokens_at(now_ns) == (self._bucket.depth or 0)

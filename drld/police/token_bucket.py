@@ -20,6 +20,8 @@ where limits are many, is settled without a look at its rate and depth.
 
 from __future__ import annotations
 
+from copy import copy
+
 from drld.model import NS_PER_S, Enforcement
 
 
@@ -51,6 +53,12 @@ class TokenBucket:
     def tokens(self) -> int:
         """Tokens at the time of the last settling, in whole bytes; negative in debt."""
         return ((self._depth or 0) - self.missing) // NS_PER_S
+
+    def tokens_at(self, now_ns: int) -> int:
+        """The whole tokens that the bucket would hold now, if it were settled."""
+        bucket = copy(self)
+        TokenBucket.settle(bucket, now_ns)
+        return bucket.tokens
 
     def settle(self, now_ns: int) -> None:
         """Add, or drain, the tokens of the time since the last settling."""

@@ -14,7 +14,7 @@ from drld.messages.counts import Counts
 from drld.messages.datapath import MessageDatapath
 from drld.messages.frame import Frame, Place
 from drld.messages.gate import Fate, Held, Lane
-from drld.messages.hold import Hold
+from drld.messages.hold import Hold, Released
 from drld.messages.spec import ITEM, ByClient, Excess
 from drld.messages.topics import Topic
 from drld.messages.waiting import WaitingBucket
@@ -47,16 +47,17 @@ class LoggedBucket(WaitingBucket):
         self._number = number
         return self
 
-    def offer(self, message: Held, now_ns: int) -> Fate:
-        fate = super().offer(message, now_ns)
+    def enter(self, message: Held, now_ns: int) -> Fate:
+        fate = super().enter(message, now_ns)
         if fate is Fate.FORWARD:
             self._charges.append(Charge(now_ns, self._number))
         return fate
 
-    def release(self, now_ns: int, until_ns: int) -> Iterator[tuple[Held, int]]:
-        for message, at_ns in super().release(now_ns, until_ns):
+    def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[Held]]:
+        for released in super().release(now_ns, until_ns):
+            at_ns = released.message.came_ns + released.waited_ns
             self._charges.append(Charge(at_ns, self._number))
-            yield message, at_ns
+            yield released
 
 
 class LoggedDatapath(MessageDatapath):

@@ -11,7 +11,9 @@ from drld.errors import DatapathError
 from drld.messages.front.arrival import Stamps
 from drld.messages.front.coarse_stamps import ReadStamps
 from drld.messages.front.connection import Connection
+from drld.messages.front.deadlines import Deadline
 from drld.messages.front.journal import Journal
+from drld.messages.front.listeners import BACKLOG
 from drld.messages.front.memory import Memory
 from drld.messages.front.pump import Pump
 from drld.messages.front.reactor import READ
@@ -53,6 +55,8 @@ class BrokerFront:
         self._unstamped = ReadStamps()
         self._listeners: dict[socket.socket, Stamps] = {}
         """The sockets on which clients connect, each with its source of arrival times."""
+        self._resting: dict[socket.socket, Deadline] = {}
+        """The sockets that drld does not watch for a moment, and the end of this moment."""
         succession = Succession(one_per_client=protocol.one_per_client)
         self._shared = Shared(
             spec.name,
@@ -93,10 +97,12 @@ class BrokerFront:
             self._watch(listener)
 
     def empty(self, listeners: Iterable[socket.socket]) -> None:
-        """Accept all clients that have connected to sockets which are to be closed."""
+        """Accept all clients that have connected to sockets that are to be closed."""
         for listener in listeners:
-            while listener in self._listeners and self._accept_one(listener):
-                pass
+            # No more of them can have waited; others may connect all the time.
+            for _ in range(BACKLOG + 1):
+                if listener not in self._listeners or not self._accept_one(listener):
+                    break
         self._pump.wake()
 
     def leave(self) -> None:
@@ -120,6 +126,7 @@ class BrokerFront:
         self._pump.reactor.watch(listener.fileno(), READ, lambda _: self._accept(listener))
 
     def _unwatch(self, listener: socket.socket) -> None:
+        self._pump.reactor.deadlines.cancel(self._resting.pop(listener, None))
         self._pump.reactor.unwatch(listener.fileno())
         self._listeners.pop(listener).unwatch(listener)
 
@@ -180,9 +187,6 @@ class BrokerFront:
         """Accept no client for a moment."""
         self.journal.note("refused", f"cannot accept connections: {error.strerror}")
         self._pump.reactor.unwatch(listener.fileno())
-
-        def again() -> None:
-            if listener in self._listeners:
-                self._watch(listener)
-
-        self._pump.reactor.after(_SCARCE_NS, again)
+        self._resting[listener] = self._pump.reactor.after(
+            _SCARCE_NS, lambda: self._watch(listener)
+        )

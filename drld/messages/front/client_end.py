@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from drld.messages.frame import Frame
+from drld.messages.frame import Frame, Returns
 from drld.messages.front.arrival import Stamps
 from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.link import READ_BYTES, Link
@@ -21,7 +21,10 @@ END_NS = 5 * NS_PER_S
 class ClientEnd:
     """The client of a connection."""
 
-    __slots__ = ("_addresses", "_receive", "ended", "left", "link", "segments", "stream")
+    __slots__ = (
+        *("_addresses", "_receive"),
+        *("answered", "ended", "left", "link", "segments", "stream"),
+    )
 
     def __init__(
         self,
@@ -42,7 +45,12 @@ class ClientEnd:
             reactor: watches the socket.
             handler: gets the events of the socket.
             closed: is called when the socket has been closed.
+
+        Raises:
+            OSError: the client has reset the connection.
         """
+        tcp = sock.family != socket.AF_UNIX
+        self._addresses = Endpoints(sock.getpeername()[:2], sock.getsockname()[:2]) if tcp else None
         self.stream = stream
         self.segments = stamps.of(sock)
         """The arrival times of the client's bytes."""
@@ -50,8 +58,8 @@ class ClientEnd:
         """Whether drld reads no more of the client."""
         self.left = False
         """Whether the client has ended its side itself."""
-        tcp = sock.family != socket.AF_UNIX
-        self._addresses = Endpoints(sock.getpeername()[:2], sock.getsockname()[:2]) if tcp else None
+        self.answered = 0
+        """Bytes of drld's own answers that the client has not taken, at most."""
         self._receive = partial(stamps.receive, sock, self.segments)
         self.link = Link(reactor, handler)
 
@@ -91,6 +99,11 @@ class ClientEnd:
             return False
         self.link.send(self.stream.encode(data))
         return True
+
+    def answer(self, data: bytes, returns: Returns) -> None:
+        """Answer the client in the broker's place, between the broker's frames."""
+        self.answered += len(data)
+        self.send(returns.insert(data))
 
     def flush(self) -> None:
         """Send what has collected: at the end of a turn."""

@@ -82,6 +82,9 @@ class Connection:
             stamps: the source of arrival times.
             context: makes TLS; None: the client speaks no TLS.
             on_end: is called when the connection has ended.
+
+        Raises:
+            OSError: the client has reset the connection.
         """
         protocol, pump = shared.protocol, shared.pump
         self._shared = shared
@@ -93,6 +96,13 @@ class Connection:
             proxied=spec.accept_proxy,
             context=context,
             greeted=not protocol.tls_after_greeting,
+        )
+        # First, because it may raise OSError: nothing has to be undone then.
+        self.client = ClientEnd(
+            *(sock, stream, stamps),
+            reactor=pump.reactor,
+            handler=self._on_client,
+            closed=self.look,
         )
         self.lane = pump.gate.lane(shared.broker, address)
         self.successor: Successive | None = None
@@ -108,12 +118,6 @@ class Connection:
         """The time at which the broker must have ended."""
         self._patience = Patience(pump.reactor, self._too_slow)
         self.broker = BrokerEnd(protocol, pump.reactor, self._on_broker, tls=context is not None)
-        self.client = ClientEnd(
-            *(sock, stream, stamps),
-            reactor=pump.reactor,
-            handler=self._on_client,
-            closed=self.look,
-        )
         self._opening: Opening | None = Opening(
             *(shared, self, self.lane),
             stream=stream,
@@ -147,7 +151,7 @@ class Connection:
                     if opening.done:
                         opening = self._opening = None
                 if frame.answer:
-                    self._to_client(self.broker.returns.insert(frame.answer))
+                    self.client.answer(frame.answer, self.broker.returns)
                 arrived.append((arrival(frame.end, read_ns), self, frame))
                 left -= 1
                 if not left:
@@ -172,7 +176,7 @@ class Connection:
     def drop(self, frame: Frame) -> None:
         """See `Flow.drop`."""
         if answer := self.reader.drop(frame):
-            self._to_client(self.broker.returns.insert(answer))
+            self.client.answer(answer, self.broker.returns)
         if not self._touched:
             self.look()
 
@@ -190,11 +194,15 @@ class Connection:
         # The client cannot complete a frame that has begun if drld reads no more of it.
         begun = 0 if client.ended else client.stream.held
         up = self.lane.held_bytes + broker.link.queued
-        if share.count(up + begun + client.link.queued + broker.returns.held):
+        down = client.link.queued + broker.returns.held
+        if share.count(up + begun + down):
             self._show_presence()
         if begun:
             self._patience.frame(self.reader.offset, self._begun)
-        share.decide(up, begun, broker.link.queued)
+            up += begun if self._opening is not None else 0  # See `Share.decide`.
+        if client.answered:
+            client.answered = min(client.answered, down)
+        share.decide(up, begun, max(broker.link.queued, client.answered))
         if self.successor is not None and not self.waiting:
             self.successor.succeed()
             self.successor = None
@@ -288,13 +296,9 @@ class Connection:
         """Read no more of the client, and end its side; drld still delivers what it has sent."""
         self._note(reason, claim)
         self.client.ended = True
-        self._to_client(answer)
+        self.client.send(answer)
         self.client.end()
         self.look()
-
-    def _to_client(self, data: bytes) -> None:
-        if self.client.send(data):
-            self.look()
 
     # The broker
 
@@ -329,7 +333,7 @@ class Connection:
         except FrameError as error:
             self._lost("broker_malformed", f"the broker sends no frames: {error}")
             return
-        self._to_client(data)
+        self.client.send(data)
         if (returns.greeted, returns.accepted) != before:
             if returns.greeted:
                 self.client.stream.greet()
@@ -365,12 +369,13 @@ class Connection:
         gate, broker, client = self._shared.pump.gate, self.broker, self.client
         deadlines = self._shared.pump.reactor.deadlines
         if broker.phase is Phase.ENDED:
-            gate.close(self.lane)
+            self._shared.journal.counts["undelivered"] += gate.lose(self.lane)
             self._patience.end()
             deadlines.cancel(self._deadline)
             client.end()
             broker.close()
-            if not len(self.lane) and client.link.sock is None:
+            if client.link.sock is None:
+                self._share.count(0)
                 self._shared.succession.leave(self, self.lane.client)
                 self._on_end(self)
             return

@@ -8,13 +8,16 @@ free, so that drld always reads a client whose messages do not wait.
 
 A frame that has begun cannot wait for its connection's part: it would never be complete. So drld
 reads on while `hold` is not used up. Then it reads no client with such a frame, and ends those that
-make no progress (`drld.messages.front.patience`).
+make no progress (`drld.messages.front.patience`). Clients that the broker has not accepted yet have
+no more than their parts, so strangers alone never use up `hold`.
+
+A client that does not read drld's own answers is not read either, or they would have no bound.
 """
 
 from __future__ import annotations
 
 MOST_QUEUED = 1 << 16
-"""Bytes that a socket has not taken: above it drld does not read the other side."""
+"""Bytes that a socket has not taken: above it drld does not read their source."""
 
 
 class Memory:
@@ -60,11 +63,13 @@ class Share:
         A paused client is read again at half of the bounds, so that it does not flap.
 
         Args:
-            up: bytes of frames that wait, and of output for the broker.
+            up: bytes of frames that wait, and of output for the broker; of a client that the broker
+                has not accepted, those of a frame that has begun, too.
             begun: bytes of a frame that has begun.
-            queued: bytes of output that the broker has not taken.
+            queued: bytes of output that the broker has not taken, or of drld's answers that the
+                client has not taken, whichever are more.
         """
-        if up or begun or self.paused:
+        if up or begun or queued or self.paused:
             half, part = self.paused, self._memory.part
             too_much = up > part >> half or queued > MOST_QUEUED >> half
             self.paused = too_much or (begun > 0 and not part)

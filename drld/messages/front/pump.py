@@ -10,9 +10,10 @@ A turn does all that is possible at once:
 4. It sends the output that has collected, once for each socket.
 
 Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more of one connection.
-It keeps the events and frames beyond that for the next turn, which begins with them. So no
-connection waits behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's
-other tasks have their time.
+After `BUDGET_NS` it reads no further socket, because many bytes may make few frames. It keeps the
+events and frames beyond that for the next turn, which begins with them. So no connection waits
+behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
+their time.
 
 Turns follow each other without the event loop only while several sockets are ready, or something is
 left to do. Messages that come one by one would cost a second turn each, which finds nothing.
@@ -137,8 +138,11 @@ class Pump:
         if not events:
             events.extend(reactor.events())
         several = len(events) > 1
+        until_ns = self.read_ns + BUDGET_NS
         while events and len(arrived) < TURN_FRAMES:
             reactor.handle(*events.popleft())
+            if events and reactor.clock() >= until_ns:
+                break
         if arrived:
             self._offer()
         now_ns = reactor.clock()

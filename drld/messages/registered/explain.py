@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from drld.errors import InputError
-from drld.messages.frame import Client
+from drld.messages.frame import Client, kept
 from drld.messages.gate import Lane
 from drld.messages.spec import ITEM, Excess, MessageMatch
 from drld.messages.topics import Notation, Topics, check
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
         """A connection of its client."""
         lane = Lane(self.broker, None, self.address, 0)
         if self.client or self.user:
-            lane.client = Client(self.client, self.user or None, 0, 0)
+            lane.client = Client(kept(self.client), kept(self.user) or None, 0, 0)
         return lane
 
 

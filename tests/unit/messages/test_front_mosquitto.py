@@ -255,8 +255,9 @@ async def test_a_broker_that_restarts_ends_its_clients_and_gets_the_next_ones(
         again = await clients.open(running, "one")
         await again.send(publish("free", b"1", 1, 1))
         await again.acknowledged([1], 1)
-        raised(running, 1000)
+        # They use no tokens that the next messages need.
         await until(lambda: running.broker.journal.counts["undelivered"] == 4)
+        await until(lambda: running.datapath.waits(1).waiting == 0)
         await again.vanish()
         await client.vanish()
         await until(lambda: not running.broker.connections)

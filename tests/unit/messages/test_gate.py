@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 from drld.messages.frame import Frame, Place
 from drld.messages.gate import Fate, memory
 from drld.messages.spec import Excess
 from drld.messages.topics import Topic
 
-from .made import MS, datapath, forwarded, frame, message_limit, offered, released
+from .made import MS, datapath, forwarded, frame, message_limit, offered, record, released
 
 
 def test_a_burst_passes_and_the_rest_waits_in_order() -> None:
@@ -172,3 +173,54 @@ def test_the_memory_of_what_waits_is_counted() -> None:
     # What is remembered of their topics is in it here, and is bounded by itself.
     assert 0.7 * used < lane.held_bytes < 1.5 * used
     assert lane.held_bytes == sum(memory(it.frame) for it in lane.frames)
+
+
+def test_letters_beyond_ascii_count_with_the_memory_that_they_take() -> None:
+    plain, wide = (Frame(b"", 0, Topic(text * 1000), Place.KEEPS) for text in ("a", "\U0001f600"))
+    assert memory(wide) - memory(plain) == 3000
+
+
+def test_messages_of_a_lost_connection_use_no_tokens() -> None:
+    """Its broker has gone, so its messages cannot be delivered; those of others move up."""
+    made = datapath(message_limit(rate=10, burst=1))
+    lost, other = (made.gate.lane("mqtt") for _ in range(2))
+    assert offered(made, lost, "a", "abc", 0) == "a"
+    assert offered(made, other, "a", "d", 0) == ""
+    made.gate.offer(lost, frame(None, "e"), 0)
+    assert made.gate.lose(lost) == 2
+    assert made.gate.held_bytes == other.held_bytes
+    assert forwarded(made, 50 * MS) == ""
+    assert made.waits(1).waiting == 1
+    assert forwarded(made, 100 * MS) == "d"
+    assert offered(made, made.gate.lane("mqtt"), "a", "f", 200 * MS) == "f"
+
+
+def test_a_limit_for_which_only_lost_messages_wait_is_like_a_new_one() -> None:
+    made = datapath(message_limit(rate=10, burst=2))
+    lane = made.gate.lane("mqtt")
+    assert offered(made, lane, "a", "abcd", 0) == "ab"
+    assert made.gate.lose(lane) == 2
+    assert forwarded(made, 0) == ""
+    assert made.gate.due_ns is None
+    assert offered(made, made.gate.lane("mqtt"), "a", "efg", 200 * MS) == "ef"
+
+
+def test_a_message_that_has_passed_and_stands_behind_another_may_be_lost() -> None:
+    made = datapath(message_limit("slow", id=1, rate=10, burst=1), message_limit("fast", id=2))
+    lane = made.gate.lane("mqtt")
+    assert offered(made, lane, "slow", "ab", 0) == "a"
+    assert offered(made, lane, "fast", "c", 0) == ""
+    assert made.gate.lose(lane) == 2
+    assert forwarded(made, 100 * MS) == ""
+
+
+def test_entries_of_the_schedule_without_effect_are_thrown_away() -> None:
+    """A rate that changes at each tick, while the next token comes in an hour."""
+    limit = message_limit(rate=1 / 3600, burst=1)
+    made = datapath(limit)
+    offered(made, made.gate.lane("mqtt"), "a", "ab", 0)
+    for tick in range(1, 1000):
+        enforced = replace(record(limit), fill_rate=record(limit).fill_rate + tick % 2)
+        made.program(1, enforced, (), tick * MS)
+    assert len(made.gate._schedule) < 100
+    assert forwarded(made, 4000 * 1000 * MS) == "b"

@@ -153,6 +153,28 @@ def test_the_exchange_of_a_dropped_message_of_qos_2_ends_here() -> None:
     assert one(reader, packet(0x62, b"\0\7")).data
 
 
+def test_half_an_identifier_repeats_no_dropped_message() -> None:
+    reader = connected(4)
+    reader.drop(one(reader, packet(0x34, text(b"t"), b"\0\7")))
+    with pytest.raises(FrameError, match="must be within its packet"):
+        one(reader, packet(0x3C, text(b"t"), b"\7"))
+
+
+def test_long_identifiers_are_kept_as_digests() -> None:
+    clients = []
+    for name in (b"x" * 256, b"x" * 257, b"x" * 60_000):
+        (frame,) = (reader := MqttReader()).feed(
+            packet(0x10, text(b"MQTT"), b"\4\x82\0\0", text(name), text(name))
+        )
+        assert frame.data.count(name), "the broker gets all of it"
+        assert reader.client is not None
+        assert reader.client.id == reader.client.user
+        clients.append(reader.client.id)
+    assert clients[0] == "x" * 256
+    assert len({*clients}) == 3
+    assert max(map(len, clients)) == 256
+
+
 def test_mqtt_5_ends_it_with_the_reason() -> None:
     reader = connected(5)
     message = packet(0x34, text(b"t"), b"\0\7\0")

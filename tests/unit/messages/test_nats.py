@@ -8,7 +8,7 @@ import pytest
 
 from drld.errors import FrameError
 from drld.messages.frame import MAX_HEAD, Client, Frame, Place
-from drld.messages.nats import NatsReader, NatsReturns
+from drld.messages.nats import MAX_INFO, NatsReader, NatsReturns
 from drld.messages.topics import Topic
 from tests.fuzz.targets.broker_frames import read
 from tests.fuzz.targets.nats import CONNECT, INFO
@@ -233,3 +233,27 @@ def test_the_servers_pings_are_left_out_while_drld_answers_them(piece: int) -> N
 def test_a_server_that_speaks_something_else_is_found_out(data: bytes, claim: str) -> None:
     with pytest.raises(FrameError, match=claim):
         NatsReturns().feed(data)
+
+
+def test_names_are_kept_short_and_without_zero_bytes() -> None:
+    """A client without a name is known by a zero byte and its address."""
+    names = ["x" * 256, "x" * 257, "y" * 30_000, "\0127.0.0.1", "\ud800" * 300]
+    found = []
+    for name in names:
+        reader = NatsReader()
+        said = json.dumps({"name": name, "user": name})
+        one(f"CONNECT {said}\r\n".encode(), reader)
+        assert reader.client is not None
+        assert reader.client.id == reader.client.user
+        found.append(reader.client.id)
+    assert found[0] == names[0]
+    assert len({*found}) == len(found)
+    assert max(map(len, found)) == 256
+    assert [it.startswith("\0digest ") for it in found] == [False, True, True, True, True]
+
+
+def test_a_line_of_the_server_has_a_bound() -> None:
+    returns = NatsReturns()
+    assert returns.feed(b"-ERR " + b"x" * (MAX_INFO - 5)) == b""
+    with pytest.raises(FrameError, match=f"line: must have at most {MAX_INFO} bytes"):
+        returns.feed(b"x")

@@ -1,0 +1,65 @@
+"""The awake limits of an engine: those that it has work for.
+
+Most are ticked whenever they are due. Where no record and no peer depends on a limit's ticks
+(`Limiter.only_measures`), the limits take turns: each look ticks at most `IN_TURN` of them. So ten
+thousand limits in use leave time for their traffic. Operators then see each as it was up to 10 s
+ago; up to `IN_TURN` such limits are ticked at each look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from drld.managed_limit import ManagedLimit
+
+IN_TURN = 50
+"""Limits that only measure, and that one look ticks: they take some 2 ms of the 50 ms between two
+looks."""
+
+
+class AwakeLimits:
+    """The awake limits; the engine ticks them."""
+
+    def __init__(self) -> None:
+        self.prompt: dict[int, ManagedLimit] = {}
+        """The limits that are ticked when they are due, by id."""
+        self._in_turn: dict[int, ManagedLimit] = {}
+        """The limits that only measure; the first one has waited longest for its tick."""
+
+    def begin(self, limits: Mapping[int, ManagedLimit]) -> None:
+        """Have these limits awake, and no others."""
+        self.prompt = dict(limits)
+        self._in_turn.clear()
+
+    def add(self, managed: ManagedLimit) -> bool:
+        """Have a limit awake; return whether it was not."""
+        limit_id = managed.limiter.policy.id
+        if limit_id in self.prompt or limit_id in self._in_turn:
+            return False
+        queue = self._in_turn if managed.limiter.only_measures else self.prompt
+        queue[limit_id] = managed
+        return True
+
+    def hurry(self, limit_id: int) -> None:
+        """Tick an awake limit when it is due."""
+        if (managed := self._in_turn.pop(limit_id, None)) is not None:
+            self.prompt[limit_id] = managed
+
+    def take_turn(self) -> Sequence[ManagedLimit]:
+        """Take out the limits whose turn it is; `sort` puts them back."""
+        turn = [*islice(self._in_turn.values(), IN_TURN)]
+        for managed in turn:
+            del self._in_turn[managed.limiter.policy.id]
+        return turn
+
+    def sort(self, turn: Sequence[ManagedLimit]) -> None:
+        """After the ticks, take out the quiescent limits; those that only measure take turns."""
+        rest = [
+            limit_id
+            for limit_id, managed in self.prompt.items()
+            if not managed.pending and (managed.limiter.quiescent or managed.limiter.only_measures)
+        ]
+        for managed in (*turn, *map(self.prompt.pop, rest)):
+            if managed.pending or not managed.limiter.quiescent:
+                self._in_turn[managed.limiter.policy.id] = managed
