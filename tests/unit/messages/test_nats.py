@@ -237,7 +237,7 @@ def test_a_server_that_speaks_something_else_is_found_out(data: bytes, claim: st
 
 def test_names_are_kept_short_and_without_zero_bytes() -> None:
     """A client without a name is known by a zero byte and its address."""
-    names = ["x" * 256, "x" * 257, "y" * 30_000, "\0127.0.0.1", "\ud800" * 300]
+    names = ["x" * 256, "x" * 257, "y" * 30_000, "\x00127.0.0.1", "\ud800" * 300]
     found = []
     for name in names:
         reader = NatsReader()
