@@ -30,7 +30,7 @@ class Counts:
     waiting: int = 0
     """Messages that wait now; in shadow mode, that would wait."""
     delays: DelayWindow = field(default_factory=DelayWindow)
-    _late: int = 0
+    late: int = 0
     """Messages that have waited and passed, since the last `read`."""
     _at_once_before: int = 0
     _waited_before: int = 0
@@ -38,7 +38,7 @@ class Counts:
 
     def leave(self, delay_ns: int) -> None:
         """Count the access delay of a message that `waited` has counted, and that passes now."""
-        self._late += 1
+        self.late += 1
         self.delays.add(delay_ns)
 
     @property
@@ -51,15 +51,10 @@ class Counts:
         self.delays.turn(now_ns, self._at_once_before + self.at_once)
         return self.delays.delays()
 
-    @property
-    def had_traffic(self) -> bool:
-        """Whether there is something to read, or messages wait."""
-        return bool(self.at_once or self.waiting or self.waited or self.dropped or self._late)
-
-    def read(self, now_ns: int) -> Measurement:
-        """The counts since the last read."""
+    def read(self, now_ns: int, backlog: int = 0, saturated: bool = False) -> Measurement:
+        """The counts since the last read, with the other two figures of a queue."""
         arrived = self.at_once + self.waited + self.dropped
-        forwarded = self.at_once + self._late
+        forwarded = self.at_once + self.late
         measurement = Measurement(
             interval_ns=now_ns - self.read_ns,
             arrived_tokens=arrived * ITEM,
@@ -68,10 +63,12 @@ class Counts:
             forwarded_items=forwarded,
             dropped_tokens=self.dropped * ITEM,
             dropped_items=self.dropped,
+            backlog=backlog,
+            saturated=saturated,
         )
         self._at_once_before += self.at_once
         self._waited_before += self.waited
-        self.at_once = self.waited = self.dropped = self._late = 0
+        self.at_once = self.waited = self.dropped = self.late = 0
         self.read_ns = now_ns
         self.delays.turn(now_ns, self._at_once_before)
         return measurement

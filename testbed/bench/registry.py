@@ -42,7 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "latency": Benchmark("latency that a limiter adds", latency.measure),
     "cost": Benchmark("the cost of a packet in the kernel datapath", cost.measure),
     "limits": Benchmark("the cost of a packet under many limits", limits.measure),
-    "topics": Benchmark("the cost of a message under many limits", topics.measure),
+    "topics": Benchmark("the cost of a message under many limits", topics.measure, HOP),
     "pps": Benchmark("smallest packets per second", pps.measure),
     "judge": Benchmark("where nfqueue spends its time on a packet", judge.measure),
     "control": Benchmark("the cost of a daemon", control.measure),

@@ -23,8 +23,8 @@ REQUESTS = Page(
 )  # fmt: skip
 """A section for each benchmark, so that each may be measured alone."""
 HOP = Page(
-    "hop", "A hop through drld to a broker", "scripts/bench hop --docs",
-    "../docs/performance.md", ["hop"],
+    "hop", "A hop through drld to a broker", "scripts/bench hop topics --docs",
+    "../docs/performance.md", ["hop", "topics"],
 )  # fmt: skip
 PAGES = (PAGE, REQUESTS, HOP)
 

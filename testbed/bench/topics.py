@@ -1,8 +1,9 @@
 """The cost of a message under many limits, each on a topic of its own.
 
-A client's PUBLISH packets are cut out of its stream, pass the gate, and are joined for the broker.
-That is the daemon's work on a message beside system calls. Each message has a random topic. The
-numbers of limits take turns, so a busy host disturbs all of them alike.
+`testbed.bench.hop.many_topics` measures the whole cost in a daemon, which the goal is about. Here
+is the part beside system calls and ticks: a client's PUBLISH packets are cut out of its stream,
+pass the gate, and are joined for the broker. Each message has a random topic. The numbers of limits
+take turns, so a busy host disturbs all of them alike.
 
 With many topics almost each object that is read costs a cache miss. The floor is a bare lookup. The
 bytes of a topic, cut out of the same stream, are the key of a dict, and its value gets a new time.
@@ -22,6 +23,7 @@ from drld.messages.datapath import MessageDatapath
 from drld.messages.gate import Fate, Lane
 from drld.messages.mqtt import MqttReader
 from drld.messages.spec import MessagesSpec
+from testbed.bench.hop import many_topics
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
 
@@ -108,7 +110,7 @@ async def measure(setting: Setting) -> Outcome:
             costs[number].append(field.round())
             floors[number].append(field.look_up())
     gc.unfreeze()
-    group = "PUBLISH of 64 bytes"
+    group = "a PUBLISH of 64 bytes, beside system calls"
     return Outcome(
         [
             Row(group, f"{number:,} topics", metric, "ns", found[number])
@@ -116,10 +118,16 @@ async def measure(setting: Setting) -> Outcome:
             for number in fields
         ]
         + [
-            Row(group, f"{MANY:,} topics", _RATIO, "", _ratios(costs), below=_GOAL),
+            Row(group, f"{MANY:,} topics", _RATIO, "", _ratios(costs)),
             Row(group, f"{MANY:,} topics", f"{_RATIO}, {_FLOOR}", "", _ratios(floors)),
-        ],
+        ]
+        + many_topics.rows(setting, (FEW, MANY), _RATIO, _GOAL),
         _COST,
+        [
+            "the goal is about the daemon's whole cost, with system calls and ticks",
+            f"a message on one of {MANY:,} topics reads a dozen objects that are in no near cache; "
+            "the bare lookup shows what the first three of them cost any program",
+        ],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from drld.model import NS_PER_S
 from testbed.messages.real.frames import (
@@ -45,16 +45,17 @@ class Publishers:
         for client in self._clients:
             client.close()
 
-    def send(self, messages: int, batch: int) -> None:
-        """Send messages, `batch` at a time on a connection, until the broker has all of them.
+    def send(self, pieces: Iterable[bytes]) -> None:
+        """Send messages as fast as the proxy takes them, until the broker has all of them.
+
+        Each piece has whole messages; a connection sends it at once.
 
         Raises:
             MeasurementError: a connection has ended.
         """
-        frame = publication(PROTOCOL, Message(0, 0, 0)) * batch
         clients = self._clients
-        for number in range(messages // batch):
-            clients[number % CONNECTIONS].sendall(frame)
+        for number, piece in enumerate(pieces):
+            clients[number % CONNECTIONS].sendall(piece)
         for client in clients:
             ask(client, b"PING\r\n", _CONFIRMED)
 

@@ -9,23 +9,16 @@ added delays are medians of those within a round.
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
-from drld.config.toml_text import toml
-from drld.model import NS_PER_S
-from testbed import netns
 from testbed.bench.hop.client import CONNECTIONS, PROTOCOL, Publishers, quantile
+from testbed.bench.hop.proxies import BROKER, Hop, broker, drld, hop
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
-from testbed.errors import MeasurementError
-from testbed.messages.real.frames import SIZE, TOPIC
-from testbed.messages.servers import nats_server
+from testbed.messages.real.frames import SIZE, TOPIC, Message, publication
 from testbed.programs import environment, program
 
 PROCESSOR, RATE = ("processor time of a message", "us"), ("messages a second and core", "")
@@ -37,9 +30,8 @@ GOALS = {1: 20_000.0, 10: 40_000.0}
 """Messages a second and core, by those that are sent at once."""
 PACED = 3_000
 """Messages/s of the load under which delays are measured."""
-_BROKER = 2000
-_PORTS = {DIRECT: _BROKER, NAIVE: 2001, HAPROXY: 2002, READ: 2003, STAMPS: 2004}
-_PATIENCE_S = 60.0
+_NOTHING = Message(0, 0, 0)
+_PORTS = {DIRECT: BROKER, NAIVE: 2001, HAPROXY: 2002, READ: 2003, STAMPS: 2004}
 _HAPROXY = """
 global
     nbthread 1
@@ -54,19 +46,6 @@ listen broker
 """
 
 
-class _Hop(NamedTuple):
-    name: str
-    process: subprocess.Popen[bytes] | None
-    publishers: Publishers
-
-    def processor_s(self) -> float:
-        """Processor time of all its threads, with that of the kernel for it."""
-        if self.process is None:
-            return 0.0
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_bytes().split()[0]) for task in tasks) / NS_PER_S
-
-
 async def measure(setting: Setting) -> Outcome:
     """All contestants in turn."""
     rounds = setting.choose(15, 3)
@@ -78,21 +57,23 @@ async def measure(setting: Setting) -> Outcome:
         hops = _hops(setting, stack)
         for number in range(rounds + 1):
             setting.progress.step(f"round {number} of {rounds}")
-            for hop in hops if number % 2 == 0 else reversed(hops):
+            for each in hops if number % 2 == 0 else reversed(hops):
                 for batch in GOALS:
-                    before = hop.processor_s()
-                    hop.publishers.send(flood, batch)
-                    taken = hop.processor_s() - before
+                    before = each.processor_s()
+                    each.publishers.send(
+                        [publication(PROTOCOL, _NOTHING) * batch] * (flood // batch)
+                    )
+                    taken = each.processor_s() - before
                     # The first round warms up.
                     if number:
-                        times.setdefault((hop.name, batch), []).append(1e6 * taken / flood)
-                before = hop.processor_s()
-                found = hop.publishers.pace(paced, PACED)
-                taken = hop.processor_s() - before
+                        times.setdefault((each.name, batch), []).append(1e6 * taken / flood)
+                before = each.processor_s()
+                found = each.publishers.pace(paced, PACED)
+                taken = each.processor_s() - before
                 if number:
-                    paced_times.setdefault(hop.name, []).append(1e6 * taken / paced)
+                    paced_times.setdefault(each.name, []).append(1e6 * taken / paced)
                     for part in (0.5, 0.99):
-                        delays.setdefault((hop.name, part), []).append(quantile(found, part))
+                        delays.setdefault((each.name, part), []).append(quantile(found, part))
     rows = []
     for batch, goal in GOALS.items():
         group = "single messages" if batch == 1 else f"batches of {batch}"
@@ -127,65 +108,26 @@ def costs(group: str, times: dict[str, list[float]], goal: float | None) -> list
     return rows
 
 
-def _hops(setting: Setting, stack: ExitStack) -> list[_Hop]:
-    """All contestants before one broker, in a namespace."""
-    name = netns.namespace("hop")
-    netns.run(["ip", "netns", "add", name])
-    stack.enter_context(netns.entered(name))
-    netns.run(["ip", "link", "set", "lo", "up"])
-    stack.enter_context(nats_server(setting.state, _BROKER))
-    broker = stack.enter_context(contextlib.closing(Publishers(_BROKER, _BROKER)))
-    return [
-        _Hop(DIRECT, None, broker),
-        *(stack.enter_context(_hop(setting, name)) for name in list(_PORTS)[1:]),
-    ]
+def _hops(setting: Setting, stack: ExitStack) -> list[Hop]:
+    """All contestants before one broker."""
+    stack.enter_context(broker(setting))
+    direct = stack.enter_context(contextlib.closing(Publishers(BROKER, BROKER)))
+    hops = [Hop(DIRECT, None, direct)]
+    for name, port in list(_PORTS.items())[1:]:
+        command, variables = _command(setting.state, name)
+        hops.append(stack.enter_context(hop(setting, name, port, command, variables)))
+    return hops
 
 
-@contextmanager
-def _hop(setting: Setting, name: str) -> Iterator[_Hop]:
-    command, variables = _command(setting.state, name)
-    log = setting.state / f"{_PORTS[name]}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["taskset", "-c", str(setting.cpus[1]), *command],
-            stdout=output, stderr=output, env=variables,
-        )  # fmt: skip
-    try:
-        publishers = _connected(name, process, log)
-        yield _Hop(name, process, publishers)
-        publishers.close()
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
-
-
-def _command(state: Path, name: str) -> tuple[Sequence[str], dict[str, str] | None]:
+def _command(state: Path, name: str) -> tuple[Sequence[str], Mapping[str, str] | None]:
     """The command of a contestant, and its environment if it needs one."""
     port = _PORTS[name]
     if name == NAIVE:
         module = "testbed.bench.hop.naive"
-        return [sys.executable, "-m", module, str(port), str(_BROKER)], None
+        return [sys.executable, "-m", module, str(port), str(BROKER)], None
     if name == HAPROXY:
         file = state / "haproxy.cfg"
-        file.write_text(_HAPROXY.format(port=port, broker=_BROKER))
-        return [program("haproxy"), "-f", str(file)], dict(environment("haproxy"))
-    file = state / f"{port}.toml"
-    file.write_text(toml({
-        "limiter": {"name": f"hop{port}", "listen": f"127.0.0.1:{port + 100}",
-                    "control": f"{state}/{port}.sock"},
-        "broker": [{"name": "nats", "protocol": PROTOCOL, "listen": f"127.0.0.1:{port}",
-                    "server": f"127.0.0.1:{_BROKER}",
-                    "timestamps": "read" if name == READ else "socket"}],
-        "limit": [{"id": 1, "name": "topic", "rate": "10M/s", "burst": "1Mmsg",
-                   "allocator": "static", "match": {"broker": "nats", "topic": TOPIC[PROTOCOL]}}],
-    }))  # fmt: skip
-    return [sys.executable, "-m", "drld", "--config", str(file)], None
-
-
-def _connected(name: str, process: subprocess.Popen[bytes], log: Path) -> Publishers:
-    deadline = time.monotonic() + _PATIENCE_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            return Publishers(_PORTS[name], _BROKER)
-        time.sleep(0.05)
-    raise MeasurementError(f"{name} does not listen: {log.read_text(errors='replace')[-1000:]}")
+        file.write_text(_HAPROXY.format(port=port, broker=BROKER))
+        return [program("haproxy"), "-f", str(file)], environment("haproxy")
+    timestamps = "read" if name == READ else "socket"
+    return drld(state, port, [TOPIC[PROTOCOL]], timestamps), None

@@ -1,0 +1,79 @@
+"""The whole cost of a message in a daemon with few limits and with many, each on its own topic.
+
+The processor time is the kernel's account of the daemon's process: messages with their system
+calls, and the daemon's ticks. All daemons get the same number of messages, by turns and in the same
+batches, each on a random topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from random import Random
+
+from testbed.bench.hop.client import PROTOCOL
+from testbed.bench.hop.measure import GOALS, PROCESSOR
+from testbed.bench.hop.proxies import Hop, broker, drld, hop
+from testbed.bench.lanes import Setting
+from testbed.bench.summary import Row
+from testbed.messages.real.frames import SIZE, unconfirmed
+
+_FIRST_PORT = 2001
+
+
+def rows(setting: Setting, numbers: Sequence[int], ratio: str, goal: float) -> list[Row]:
+    """The cost of a message in daemons with these numbers of limits, first the fewest; the ratio of
+    each to the first has this name and goal."""
+    rounds, flood = setting.choose(15, 3), setting.choose(50_000, 5_000)
+    times: dict[tuple[int, int], list[float]] = {}
+    with ExitStack() as stack:
+        stack.enter_context(broker(setting))
+        hops = {
+            number: stack.enter_context(_daemon(setting, number, _FIRST_PORT + place))
+            for place, number in enumerate(numbers)
+        }
+        for round_ in range(rounds + 1):
+            setting.progress.step(f"daemons, round {round_} of {rounds}")
+            for number in numbers if round_ % 2 == 0 else reversed(numbers):
+                for batch in GOALS:
+                    taken = _sent(hops[number], _pieces(Random(round_), number, flood, batch))
+                    if round_:  # The first round warms up.
+                        times.setdefault((batch, number), []).append(1e6 * taken / flood)
+    found = []
+    for batch in GOALS:
+        group = f"the daemon, {'single messages' if batch == 1 else f'batches of {batch}'}"
+        few = times[batch, numbers[0]]
+        for number in numbers:
+            case, its = f"{number:,} topics", times[batch, number]
+            found.append(Row(group, case, *PROCESSOR, its))
+            if number != numbers[0]:
+                ratios = [many / one for many, one in zip(its, few, strict=True)]
+                found.append(Row(group, case, ratio, "", ratios, below=goal))
+    return found
+
+
+def _daemon(setting: Setting, number: int, port: int) -> AbstractContextManager[Hop]:
+    topics = [_topic(place) for place in range(number)]
+    return hop(setting, f"drld, {number:,} topics", port, drld(setting.state, port, topics, "auto"))
+
+
+def _sent(to: Hop, pieces: Sequence[bytes]) -> float:
+    """Send these; return the processor time that they took, s."""
+    before = to.processor_s()
+    to.publishers.send(pieces)
+    return to.processor_s() - before
+
+
+def _pieces(rng: Random, number: int, messages: int, batch: int) -> list[bytes]:
+    """Messages on random topics of so many, in batches."""
+    payload = bytes(SIZE)
+    return [
+        b"".join(
+            unconfirmed(PROTOCOL, _topic(rng.randrange(number)), payload) for _ in range(batch)
+        )
+        for _ in range(messages // batch)
+    ]
+
+
+def _topic(place: int) -> str:
+    return f"city.{place}.traffic"
