@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drld.capture.patterns import followed, is_pattern
@@ -201,6 +201,17 @@ def interfaces(
             continue
         findings = [*_interface(found, direction, own, datapath)]
         yield from findings or [ok(where, "in order")]
+
+
+def other_limiters(found: Iterable[tuple[str, Direction, str]]) -> Iterator[Finding]:
+    """No other limiter polices the interfaces of this one; `found` names them in words."""
+    for name, direction, other in found:
+        yield wrong(
+            f"interface {name} {direction.value}",
+            f"{other} polices it too",
+            "a packet must pass the limits of both",
+            "stop one of them; if it has no daemon, start one of its name once, and stop it",
+        )
 
 
 def _interface(

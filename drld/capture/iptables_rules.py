@@ -6,6 +6,7 @@ a single prefix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,20 @@ from drld.police.direction import Direction
 def iptables_chain(limiter: str, point: Point) -> str:
     """Name of the limiter's chain at a point."""
     return f"drld-{label(limiter)}-{point.value}"
+
+
+def iptables_others(limiter: str, saved: str) -> list[tuple[str, Direction, str]]:
+    """The rules of other limiters in what `iptables-save` prints.
+
+    They are given by interface or pattern, direction, and the limiter's label.
+    """
+    points = "|".join(point.value for point in Point)
+    found = re.findall(rf"^-A drld-(.+)-(?:{points}) .*?-([io]) (\S+)", saved, re.MULTILINE)
+    return [
+        (name.replace("+", STAR), Direction.IN if way == "i" else Direction.OUT, other)
+        for other, way, name in found
+        if other != label(limiter)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

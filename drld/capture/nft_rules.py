@@ -5,6 +5,7 @@ The rules are in a table of their own, narrowed to the limits' prefixes if every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from drld.capture.queue_hooks import KERNEL_HOOKS, TABLE_OF, TABLES, Hook, Point, label
@@ -14,12 +15,30 @@ PRIORITY = -149
 """Right after mangle, so that packet marks set there count, in any order of registration."""
 LATE_PRIORITY = 51
 """Right after security, which is after filter."""
+_PREFIX = "drld-"
+"""Beginning of the names of all limiters' tables."""
 _PRIORITIES = {"security": LATE_PRIORITY, "mangle": PRIORITY}
 
 
 def nft_table(limiter: str) -> str:
     """Name of the limiter's table in family inet."""
-    return f"drld-{label(limiter)}"
+    return f"{_PREFIX}{label(limiter)}"
+
+
+def nft_others(limiter: str, tables: str) -> list[tuple[str, str]]:
+    """The tables of other limiters in what `nft list tables` prints, and these limiters' labels."""
+    names = (line.removeprefix("table inet ") for line in tables.splitlines())
+    return [
+        (name, name.removeprefix(_PREFIX))
+        for name in names
+        if name.startswith(_PREFIX) and name != nft_table(limiter)
+    ]
+
+
+def nft_interfaces(table: str) -> list[tuple[str, Direction]]:
+    """The interfaces and patterns of the rules in what `nft list table` prints."""
+    found = re.findall(r'\b([io])ifname "([^"]+)"', table)
+    return [(name, Direction.IN if way == "i" else Direction.OUT) for way, name in found]
 
 
 def nft_install(limiter: str, hooks: Iterable[Hook], queue: int) -> str:

@@ -6,6 +6,9 @@ diff(1). One command a file; what is shared is the client and the output.
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
+
 import click
 
 from drld import __version__
@@ -33,6 +36,7 @@ from drld.planes import registered
 @click.group(cls=Commands)
 @click.option(
     "--socket",
+    type=click.Path(),
     envvar="DRLD_CONTROL",
     metavar="PATH",
     help="Control socket of the daemon; default: $DRLD_CONTROL, else the only one in /run/drld.",
@@ -49,6 +53,10 @@ def main(context: click.Context, socket: str | None) -> None:
     drlctl status
     drlctl --socket /run/drld/lim1.sock limit show --json
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal may lack a character, and a name of a file may be none of any encoding.
+            stream.reconfigure(errors="backslashreplace")
     context.obj = Daemon(socket)
 
 

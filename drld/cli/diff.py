@@ -21,7 +21,7 @@ class _UnknownError(Refused):
 
 
 @click.command()
-@click.argument("file", required=False)
+@click.argument("file", type=click.Path(), required=False)
 @json_option
 @click.pass_obj
 def diff(daemon: Daemon, file: str | None, as_json: bool) -> None:

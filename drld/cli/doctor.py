@@ -30,6 +30,7 @@ _MISTAKES_SHOWN = 5
 @click.option(
     "--config",
     "file",
+    type=click.Path(),
     metavar="FILE",
     help=f"Configuration to check; default: the daemon's own, or {DEFAULT_FILE}.",
 )

@@ -55,8 +55,13 @@ class Limits(Protocol):
 
 
 @click.command()
-@click.argument("item", nargs=-1, required=True)
-@click.option("--config", metavar="FILE", help="Ask no daemon: the limits of FILE, as they start.")
+@click.argument("item", type=click.Path(), nargs=-1, required=True)
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE",
+    help="Ask no daemon: the limits of FILE, as they start.",
+)
 @json_option
 @click.pass_obj
 def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: bool) -> None:

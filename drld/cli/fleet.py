@@ -102,6 +102,7 @@ def registry_option(command: F) -> F:
     return click.option(
         "--config",
         "file",
+        type=click.Path(),
         envvar="DRLD_CONFIG",
         metavar="FILE",
         help="With the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's file.",

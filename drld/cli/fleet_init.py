@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
+from shutil import rmtree
 from typing import IO
 
 import click
 
 from drld.cli.client import Refused
+from drld.cli.completion import fabrics
 from drld.cli.keys import create, create_key
 from drld.cli.output import json_option, write_json
 
@@ -28,8 +30,18 @@ _KEY, _HOSTS = "fleet.key", "hosts"
     type=click.File(encoding="utf-8"),
     help="Further hosts: a line NAME ADDRESS for each one.",
 )
-@click.option("--limits", metavar="FILE", help="The fleet's [[limit]] tables; default: no limit.")
-@click.option("--fabric", metavar="NAME", help='Default: "tree", which suits any size.')
+@click.option(
+    "--limits",
+    type=click.Path(),
+    metavar="FILE",
+    help="The fleet's [[limit]] tables; default: no limit.",
+)
+@click.option(
+    "--fabric",
+    metavar="NAME",
+    shell_complete=fabrics,
+    help='Default: "tree", which suits any size.',
+)
 @click.option(
     "--key-file",
     metavar="PATH",
@@ -76,11 +88,16 @@ def init(
         directory.mkdir(mode=0o700)
     except OSError as error:
         raise Refused(f"{directory}: {error.strerror}") from None
-    fingerprint = create_key(directory / _KEY)
-    create(directory / _HOSTS, "".join(f"{name} {at}\n" for name, at in addresses.items()))
-    for name in addresses:
-        document = _document(name, addresses, gossip, tables)
-        create(directory / f"{name}.toml", toml(document))
+    try:
+        fingerprint = create_key(directory / _KEY)
+        create(directory / _HOSTS, "".join(f"{name} {at}\n" for name, at in addresses.items()))
+        for name in addresses:
+            document = _document(name, addresses, gossip, tables)
+            create(directory / f"{name}.toml", toml(document))
+    except Refused:
+        # A part of a fleet could be taken for the whole.
+        rmtree(directory)
+        raise
     if as_json:
         made = [
             {"name": name, "address": address, "file": str(directory / f"{name}.toml")}

@@ -124,12 +124,16 @@ def create(file: Path, text: str) -> None:
     """Write a new file that only its owner may read.
 
     Raises:
-        Refused: the file exists, or cannot be written.
+        Refused: the file exists, or cannot be written; then nothing is left of it.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError:
+            file.unlink()
+            raise
     except OSError as error:
         raise Refused(f"{file}: {error.strerror}") from error
 

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from drld.cli.client import Daemon, Problems, Refused
-from drld.cli.completion import limit_names
+from drld.cli.completion import interfaces, limit_names, words
 from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, waiting
 from drld.cli.limit_fields import UNTIL, limit_fields
 from drld.cli.limits import limits
@@ -49,6 +49,8 @@ _OPTIONS: Mapping[str, tuple[type, str]] = {
 
 _SEVERAL = {"overrides": "override"}
 """Options that may be repeated: their name, by key."""
+INTERFACE = "INTERFACE"
+"""Placeholder of an interface of this host."""
 
 
 class Limits(Protocol):
@@ -153,11 +155,16 @@ def _keys(command: F) -> F:
     for plane in reversed(registered("target_options")):
         for key, (metavar, text) in reversed(plane.OPTIONS.items()):
             flag = f"--{key.replace('_', '-')}"
-            command = click.option(flag, f"match_{key}", metavar=metavar, help=text)(command)
+            values = interfaces if metavar == INTERFACE else words(key)
+            command = click.option(
+                flag, f"match_{key}", metavar=metavar, help=text, shell_complete=values
+            )(command)
     for key, (kind, text) in reversed([*_OPTIONS.items()]):
         several = key in _SEVERAL
         flag = f"--{_SEVERAL.get(key, key).replace('_', '-')}"
-        command = click.option(flag, key, type=kind, help=text, multiple=several)(command)
+        command = click.option(
+            flag, key, type=kind, help=text, multiple=several, shell_complete=words(key)
+        )(command)
     return command
 
 
@@ -173,7 +180,7 @@ def _table(options: Mapping[str, Any]) -> dict[str, object]:
 
 
 @limit.command()
-@click.argument("tables_file", metavar="[FILE]", required=False)
+@click.argument("tables_file", type=click.Path(), metavar="[FILE]", required=False)
 @click.option("--id", type=int, help="Default: the first free one, if no peers are configured.")
 @_keys
 @_changing

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from drld.cli.client import Refused
 from drld.control.schema.changes import Difference
 from drld.units import human_rate
 
@@ -22,6 +23,17 @@ class Commands(click.Group):
     """A group that lists its commands with their whole summaries, as all groups in it do."""
 
     group_class = type
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. If its output cannot be written, as on a full disk, say so."""
+        try:
+            return super().invoke(ctx)
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"an argument must be UTF-8 (got {error.object!r})") from error
+        except BrokenPipeError:
+            raise  # The reader has enough: click ends quietly.
+        except OSError as error:
+            raise Refused(f"{error.filename or 'standard output'}: {error.strerror}") from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with its whole summary; click would cut it at the line's end."""

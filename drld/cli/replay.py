@@ -28,7 +28,13 @@ _SEED = 1
 @click.command()
 @click.argument("trace", type=click.Path(exists=True, dir_okay=False))
 @click.argument("words", nargs=-1)
-@click.option("--config", "file", metavar="FILE", help="The limits of FILE, not of a daemon.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(),
+    metavar="FILE",
+    help="The limits of FILE, not of a daemon.",
+)
 @click.option("--rate", help='One limit for all, such as "10mbit" or "100/s", and no others.')
 @click.option("--burst", help='Its burst, such as "75kB" or 200; default: 0.25 s of the rate.')
 @click.option(
@@ -38,7 +44,12 @@ _SEED = 1
     help="static: one bucket; fair: the only limiter of a fleet.",
 )
 @click.option("--suggest", is_flag=True, help="Also suggest a rate and a burst for each limit.")
-@click.option("--plot", metavar="PNG", help="Draw the rates over time; needs matplotlib.")
+@click.option(
+    "--plot",
+    type=click.Path(),
+    metavar="PNG",
+    help="Draw the rates over time; needs matplotlib.",
+)
 @json_option
 @click.pass_obj
 def replay(

@@ -28,6 +28,8 @@ class Terminal:
         self._wakes, self._wake = os.pipe()
         self._typed = ""
         self._shown = ""
+        self._colour = not os.environ.get("NO_COLOR")
+        """Whether to use colours (https://no-color.org)."""
 
     def __enter__(self) -> Terminal:
         """Take the terminal: keys come at once, and suspending is off."""
@@ -70,7 +72,7 @@ class Terminal:
     def show(self, frame: list[Line]) -> None:
         """Draw a frame, unless the same frame is shown already."""
         width, height = self.size
-        drawn = painted(bounded(frame, width, height), height)
+        drawn = painted(bounded(frame, width, height), height, colour=self._colour)
         if (shown := f"{width} {height} {drawn}") != self._shown:
             self._shown = shown
             self._write(drawn)

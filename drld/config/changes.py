@@ -130,7 +130,8 @@ class Configuration:
         try:
             return write_beside(self.drop_in, text, _FILE_MODE)
         except OSError as error:
-            raise ConfigError([f"{self.drop_in}: {error.strerror}"]) from error
+            reason = f"cannot be written: {error.strerror}"
+            raise ConfigError([f"{self.drop_in}: {reason}"]) from error
 
     @property
     def drop_in(self) -> Path:

@@ -11,12 +11,13 @@ import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from drld.control.backend import Backend
 from drld.control.changing import changing
+from drld.control.json_response import JSONResponse
 from drld.control.keys import key_routes
 from drld.control.limits import limit_routes, no_limit
 from drld.control.metrics import metrics_routes

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from drld.control.json_response import JSONResponse
 from drld.errors import ConfigError, DrldError
 from drld.log_event import event
 

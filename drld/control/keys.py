@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from drld.control.backend import Backend
 from drld.control.changing import changing
+from drld.control.json_response import JSONResponse
 from drld.control.turns import Turns
 from drld.errors import ConfigError
 from drld.gossip.wire.keyring import KeyRing, parse_key

@@ -7,12 +7,13 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from drld.config.changes import Change
 from drld.control.backend import Backend
 from drld.control.changing import changing
+from drld.control.json_response import JSONResponse
 from drld.control.turns import Turns
 from drld.estimate.traffic_profile import seconds_needed
 

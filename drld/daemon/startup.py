@@ -6,6 +6,7 @@ import errno
 import socket
 from pathlib import Path
 
+from drld.ebpf.other_limiters import CLAIM
 from drld.errors import ConfigError
 from drld.gossip.transport import Transport
 from drld.spec import LimiterSpec
@@ -23,7 +24,7 @@ def claim_name(path: Path, name: str) -> socket.socket:
     try:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            claim.bind(f"\0drld/{name}")
+            claim.bind(f"\0{CLAIM}{name}")
         except OSError:
             claim.close()
             raise

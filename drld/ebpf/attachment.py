@@ -58,6 +58,13 @@ class Attachment(Protocol):
             DatapathError: the kernel refuses to answer.
         """
 
+    def others(self, index: int, direction: Direction) -> list[str]:
+        """The other limiters with a program there, in words; see `drld.ebpf.other_limiters`.
+
+        Raises:
+            DatapathError: the kernel refuses to answer.
+        """
+
     def close(self) -> None:
         """Close the connection to the kernel; the programs stay."""
 

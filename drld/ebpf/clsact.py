@@ -10,6 +10,7 @@ handle of an old one replaces it in one step: each packet meets one of the two.
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +21,15 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from drld.ebpf.bpf import Program
 from drld.ebpf.hook import Found
+from drld.ebpf.other_limiters import NO_DAEMON, running
 from drld.errors import DatapathError
 from drld.police.direction import Direction
 
 PRIORITY = 0x647
 """Priority of our filters among all filters."""
 
+_PREFIX = "drld:"
+"""Beginning of the names of all limiters' filters."""
 _PARENT = {Direction.IN: 0xFFFFFFF2, Direction.OUT: 0xFFFFFFF3}
 
 
@@ -40,7 +44,7 @@ class Clsact:
         Raises:
             DatapathError: the socket cannot be opened.
         """
-        self._prefix = f"drld:{limiter_name}:"
+        self._prefix = f"{_PREFIX}{limiter_name}:"
         digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=4)
         self._handle = int.from_bytes(digest.digest(), "big") & 0x7FFFFFFF | 1
         try:
@@ -107,12 +111,26 @@ class Clsact:
             if qdisc.get_attr("TCA_KIND") == "clsact"
         }
         return [
-            Found(link.get_attr("IFLA_IFNAME"), link["index"], direction, name[len(self._prefix) :])
+            Found(interface, link["index"], direction, name[len(self._prefix) :])
             for link in self._links()
+            # pyroute2 has bytes where a name is not UTF-8.
+            for interface in [os.fsdecode(link.get_attr("IFLA_IFNAME"))]
             if link["index"] in there
             for direction in Direction
             for entry in self._filters(link["index"], direction)
             if (name := self._ours(entry))
+        ]
+
+    def others(self, index: int, direction: Direction) -> list[str]:
+        """See `Attachment.others`."""
+        with _explained(f"tc filter on interface {index} {direction.value}"):
+            names = {_name(entry) or "" for entry in self._filters(index, direction)}
+        alive = running()
+        theirs = sorted({name.split(":")[1] for name in names if name.startswith(_PREFIX)})
+        return [
+            f"limiter {name}{'' if name in alive else NO_DAEMON}"
+            for name in theirs
+            if f"{_PREFIX}{name}:" != self._prefix
         ]
 
     def _links(self) -> list[Any]:
@@ -129,11 +147,14 @@ class Clsact:
         return [entry for entry in listed if entry["handle"]]
 
     def _ours(self, entry: Any) -> str | None:
-        options = entry.get_attr("TCA_OPTIONS")
-        name: str | None = (
-            options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
-        )
+        name = _name(entry)
         return name if name is not None and name.startswith(self._prefix) else None
+
+
+def _name(entry: Any) -> str | None:
+    """The name of a filter; None if it has none."""
+    options = entry.get_attr("TCA_OPTIONS")
+    return options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
 
 
 def _exists(index: int) -> bool:

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -60,15 +61,17 @@ def compiled(
         try:
             return _decode(file.read_text(encoding="ascii"))
         except (OSError, ValueError, KeyError):
-            pass  # no file yet, or a full disk cut it off
+            pass  # no file yet, or a damaged one
     text = _compile_in_child(arguments)
+    partial = file.with_suffix(f".{os.getpid()}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}")
         partial.write_text(text, encoding="ascii")
         partial.replace(file)
     except OSError:
-        pass  # on a read-only host each start compiles
+        # On a read-only host, or one with a full disk, each start compiles.
+        with suppress(OSError):
+            partial.unlink()
     return _decode(text)
 
 

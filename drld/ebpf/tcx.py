@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from drld.ebpf import bpf
 from drld.ebpf.bpf import Program
 from drld.ebpf.hook import Found
+from drld.ebpf.other_limiters import NO_DAEMON, running
 from drld.errors import DatapathError
 from drld.police.direction import Direction
 
@@ -29,6 +30,8 @@ HOOK = {Direction.IN: bpf.TCX_INGRESS, Direction.OUT: bpf.TCX_EGRESS}
 _LOOPBACK = 1
 """Index of the loopback interface, in every network namespace."""
 _NO_PROGRAM = 0
+_PREFIX = "drld_"
+"""Beginning of the names of all limiters' programs."""
 _GONE = (errno.ENODEV, errno.ENOENT)
 """Errors that say that the interface, or the program on it, is gone."""
 
@@ -52,8 +55,7 @@ class Tcx:
 
     def __init__(self, limiter_name: str) -> None:
         """Touch nothing yet."""
-        digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=5)
-        self._name = f"drld_{digest.hexdigest()}"
+        self._name = _program_name(limiter_name)
 
     def close(self) -> None:
         """See `Attachment.close`."""
@@ -106,6 +108,19 @@ class Tcx:
                         found.append(Found(interface, index, direction, handover_ids))
         return found
 
+    def others(self, index: int, direction: Direction) -> list[str]:
+        """See `Attachment.others`."""
+        with _explained(index, direction):
+            names = set(names_of(index, direction)) - {self._name}
+        theirs = {name for name in names if name.startswith(_PREFIX)}
+        alive = {_program_name(limiter): limiter for limiter in running()}
+        return [
+            f"limiter {alive[name]}"
+            if name in alive
+            else f"a limiter{NO_DAEMON} (BPF program {name})"
+            for name in sorted(theirs)
+        ]
+
     @contextmanager
     def _ours(self, index: int, direction: Direction) -> Iterator[list[Program]]:
         """This limiter's programs on a hook; an empty list if the interface is gone."""
@@ -118,6 +133,26 @@ class Tcx:
                     if program.name() == self._name:
                         ours.append(program)
             yield ours
+
+
+def names_of(index: int, direction: Direction) -> Iterator[str]:
+    """The names of all programs on a hook, in the order in which packets meet them.
+
+    Raises:
+        OSError, DatapathError: the kernel refuses to answer.
+    """
+    for identity in _attached(index, direction):
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            program = Program.from_id(identity)
+            try:
+                yield program.name()
+            finally:
+                program.close()
+
+
+def _program_name(limiter: str) -> str:
+    digest = hashlib.blake2s(limiter.encode("utf-8", "surrogatepass"), digest_size=5)
+    return f"{_PREFIX}{digest.hexdigest()}"
 
 
 def _attached(index: int, direction: Direction) -> list[int]:

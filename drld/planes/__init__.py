@@ -6,7 +6,8 @@ configuration, daemon, `drlctl` and control API. A plane may leave out all but t
 - `tables.TABLES`: the plane's table, and the table of its limits (`drld.config.plane_tables`);
 - `remarks.remarks`: remarks on valid limits that could be better; takes a configuration, and
   returns a line each;
-- `target_options.OPTIONS`: options of `drlctl limit` for the plane's targets;
+- `target_options.OPTIONS`: options of `drlctl limit` for the plane's targets; `WORDS`: what a shell
+  completes as values of keys;
 - `commands.COMMANDS`: commands of `drlctl`; `commands.show_keys` shows the busiest keys of a limit
   that has keys, for `drlctl limit top`;
 - `explain`: the notation of the plane's items, and their treatment by limits

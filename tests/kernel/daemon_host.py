@@ -47,7 +47,7 @@ class DaemonHost:
         self.config = directory / f"{name}.toml"
         self.socket = directory / f"{name}.sock"
         self._notify_path = directory / f"{name}.notify"
-        self._log_path = directory / f"{name}.log"
+        self.log_path = directory / f"{name}.log"
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(self._notify_path))
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -103,7 +103,7 @@ class DaemonHost:
         """Start it, or a Python program that stands for it: a process that imports its modules."""
         environment = {"NOTIFY_SOCKET": str(self._notify_path), **self.environment}
         arguments = ("--config", str(self.config), *self.arguments)
-        log = self._log_path
+        log = self.log_path
         if not program and not self.wrapper:
             self._process = Forked(
                 "drld",
@@ -204,7 +204,7 @@ class DaemonHost:
     @property
     def log(self) -> str:
         """The output of the daemon."""
-        return self._log_path.read_text()
+        return self.log_path.read_text()
 
     def wait_for_log(self, text: str) -> bool:
         """Wait until it has printed this."""

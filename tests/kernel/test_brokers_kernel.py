@@ -74,7 +74,7 @@ class BrokerHost(DaemonHost):
 
     def start_with(self, kept: int) -> None:
         """Start it as systemd does, with a listening socket."""
-        with self._log_path.open("ab") as log:
+        with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *("ip", "netns", "exec", self.namespace, sys.executable, "-c", _PASSED_ON),

@@ -145,6 +145,9 @@ class Recorded:
     def found(self) -> list[Found]:
         return []
 
+    def others(self, index: int, direction: Direction) -> list[str]:
+        return []
+
     def close(self) -> None:
         pass
 

@@ -100,6 +100,8 @@ def installs(service: Installed, package: str) -> None:
         "COMP_WORDS=(drlctl lim) COMP_CWORD=1; _drlctl_completion drlctl; echo ${COMPREPLY[*]}",
     ).stdout
     assert completed.split() == ["limit", "limits"], completed
+    daemons = "source /usr/share/bash-completion/completions/drld; complete -p drld"
+    assert "--log-format" in run("bash", "-c", daemons).stdout
     assert run("id", "drld").returncode == 0
     assert run("systemctl", "is-enabled", "drld").stdout == "enabled\n"
     assert service.state == "inactive"

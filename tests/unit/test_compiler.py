@@ -1,5 +1,7 @@
 """The files of compiled programs; tests/kernel compiles them."""
 
+import errno
+import os
 import platform
 import shutil
 from pathlib import Path
@@ -43,3 +45,17 @@ def test_a_host_keeps_programs_for_its_kernel(
         monkeypatch.setattr(platform, "release", lambda release=release: release)
         compiler.compiled("arrival", cache=tmp_path / "host")
         assert len(compilations) == expected
+
+
+def test_a_full_disk_costs_a_compilation_and_leaves_no_part_of_a_file(
+    tmp_path: Path, compilations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_a_part(file: Path, text: str, **_: str) -> None:
+        file.write_bytes(text[:5].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", write_a_part)
+    for _ in range(2):
+        assert "stamp" in compiler.compiled("arrival", cache=tmp_path / "host")
+    assert compilations == ["arrival", "arrival"]
+    assert [*(tmp_path / "host").iterdir()] == []

@@ -25,7 +25,8 @@ from drld.ebpf.attachment import Attachment
 from drld.ebpf.bpf import Code
 from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.hook import Device, Hook, device
-from drld.errors import DatapathError
+from drld.ebpf.other_limiters import OtherLimiters
+from drld.errors import DatapathError, printable
 from drld.log_event import event
 from drld.police.direction import Direction
 from drld.spec import LimitSpec
@@ -58,13 +59,14 @@ class Hooks:
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: list[LoadedProgram] = []
         """Programs made in advance by `preparation`."""
+        self._others = OtherLimiters()
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
         self.in_force = False
         """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
     def __str__(self) -> str:
-        where = [f"{hook.interface} {hook.direction.value}" for hook in self._attached]
+        where = [f"{printable(it.interface)} {it.direction.value}" for it in self._attached]
         return f"({self._attachment.way}) on {some(where) or 'no interface'}"
 
     def handover_ids(self) -> list[str]:
@@ -116,6 +118,12 @@ class Hooks:
         self.in_force = True
         self._discard_prepared()
         self._lost.clear()
+        with cleaning_up():
+            self._others.log(
+                (hook.interface, hook.direction, other)
+                for hook, each in made.items()
+                for other in self._attachment.others(each.device.index, hook.direction)
+            )
 
     def preparation(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State

@@ -36,10 +36,12 @@ import netfilterqueue
 
 from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
-from drld.capture.nfqueue.firewall import Firewall, choose, remove_leftovers
+from drld.capture.nfqueue.firewall import Firewall, choose, others_on, remove_leftovers
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
 from drld.capture.queue_hooks import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
+from drld.ebpf.cleaning import cleaning_up
+from drld.ebpf.other_limiters import OtherLimiters
 from drld.errors import DatapathError
 from drld.log_event import event
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
@@ -239,6 +241,8 @@ class NfqueueDatapath:
             self._arrival.install(limits, lambda hooks: firewall.install(hooks, queue.number))
             undo.pop_all()
         remove_leftovers(firewall, self._limiter_name)
+        with cleaning_up():
+            OtherLimiters().log(others_on(limits, firewall.others()))
         return _Session(firewall, queue, reason)
 
     def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> None:

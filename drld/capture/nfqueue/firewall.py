@@ -8,22 +8,34 @@ import os
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from drld.capture.iptables_rules import (
     ChainState,
     iptables_install,
+    iptables_others,
     iptables_put_back,
     iptables_state,
 )
-from drld.capture.nft_rules import nft_install, nft_release, nft_remove, nft_table
-from drld.capture.queue_hooks import Hook, Point
+from drld.capture.nft_rules import (
+    nft_install,
+    nft_interfaces,
+    nft_others,
+    nft_release,
+    nft_remove,
+    nft_table,
+)
+from drld.capture.patterns import covers
+from drld.capture.queue_hooks import Hook, Point, label
+from drld.capture.spec import match_of
 from drld.ebpf.cleaning import cleaning_up
+from drld.ebpf.other_limiters import NO_DAEMON, running
 from drld.errors import DatapathError
 from drld.log_event import event
 from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +118,14 @@ class Firewall(ABC):
         """
         self.remove()
 
+    def others(self) -> list[tuple[str, Direction, str]]:
+        """The rules of other limiters: interface or pattern, direction, and the limiter's label.
+
+        Raises:
+            DatapathError: the tool refuses.
+        """
+        return []
+
     @abstractmethod
     def remove(self) -> None:
         """Remove the limiter's rules, if there are any.
@@ -131,6 +151,16 @@ class NftFirewall(Firewall):
         namespace. So the chains stay until no packet waits.
         """
         self._run(["nft", "-f", "-"], nft_release(self._limiter))
+
+    def others(self) -> list[tuple[str, Direction, str]]:
+        """The rules in the tables of other limiters (`Firewall.others`)."""
+        return [
+            (interface, direction, other)
+            for table, other in nft_others(self._limiter, self._run(["nft", "list", "tables"], ""))
+            for interface, direction in nft_interfaces(
+                self._run(["nft", "list", "table", "inet", table], "")
+            )
+        ]
 
     def remove(self) -> None:
         """Remove the table if the kernel has it (`Firewall.remove`)."""
@@ -158,6 +188,11 @@ class IptablesFirewall(Firewall):
         for tool, family in self._tools():
             there = self._state(tool)
             self._restore(tool, iptables_install(self._limiter, (), 0, family, there))
+
+    def others(self) -> list[tuple[str, Direction, str]]:
+        """The rules in the chains of other limiters (`Firewall.others`)."""
+        saved = (self._run([f"{tool}-save"], "") for tool, _ in self._tools())
+        return [other for text in saved for other in iptables_others(self._limiter, text)]
 
     def _put_back(self, tool: str, before: Mapping[Point, ChainState]) -> None:
         with cleaning_up():
@@ -232,6 +267,25 @@ def choose(firewall: str, limiter: str, run: Run = run) -> tuple[Firewall, str]:
             ) from None
         return IptablesFirewall(limiter, run), f"nft cannot queue here: {refusal}"
     return NftFirewall(limiter, run), "the kernel has nft's queue statement"
+
+
+def others_on(
+    limits: Iterable[LimitSpec], rules: Iterable[tuple[str, Direction, str]]
+) -> Iterator[tuple[str, Direction, str]]:
+    """The rules of other limiters on the interfaces of these limits, with words for the limiter.
+
+    Args:
+        limits: the limits of this limiter.
+        rules: those of other limiters, as `Firewall.others` returns them.
+    """
+    ours = {(match_of(limit).interface, match_of(limit).direction) for limit in limits}
+    alive = {label(name) for name in running()}
+    for interface, direction, other in rules:
+        if any(
+            direction is way and (covers(name, interface) or covers(interface, name))
+            for name, way in ours
+        ):
+            yield interface, direction, f"limiter {other}{'' if other in alive else NO_DAEMON}"
 
 
 def remove_leftovers(chosen: Firewall, limiter: str, run: Run = run) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from drld.capture.notation import PROTOCOLS
+
 OPTIONS: dict[str, tuple[str, str]] = {
     "in": ("INTERFACE", 'Packets that arrive at it; "veth*" is a pattern.'),
     "out": ("INTERFACE", "Packets that leave by it, as --in."),
@@ -13,3 +15,5 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "mark": ("MARK", 'Of the packet: "0x10", or "0x10/0xff" with a mask.'),
 }
 """For each key of `match`, the placeholder of its value in the help, and the help text."""
+WORDS = {"protocol": tuple(PROTOCOLS), "flow": ("5-tuple", "source")}
+"""Words for a shell to complete, by key of a limit."""

@@ -56,16 +56,20 @@ def bounded(lines: Sequence[Line], width: int, height: int) -> list[Line]:
     return frame
 
 
-def painted(lines: Sequence[Line], height: int) -> str:
-    """What draws a bounded frame over the one before it, on a screen of so many lines."""
+def painted(lines: Sequence[Line], height: int, *, colour: bool = True) -> str:
+    """The codes that draw a bounded frame over the one before it, on a screen of so many lines."""
     drawn = []
     for number, line in enumerate(lines, start=1):
-        spans = "".join(f"\x1b[{span.style.value}m{span.text}" for span in line)
+        spans = "".join(f"\x1b[{_code(span.style, colour)}m{span.text}" for span in line)
         # Erased first: in the last column, erasing to the end would take the last character.
         drawn.append(f"\x1b[{number};1H\x1b[0m\x1b[2K{spans}")
     if len(lines) < height:
         drawn.append(f"\x1b[0m\x1b[{len(lines) + 1};1H\x1b[J")
     return "".join(drawn) + "\x1b[0m"
+
+
+def _code(style: Style, colour: bool) -> str:
+    return Style.BOLD.value if style is Style.ALARM and not colour else style.value
 
 
 def plain(line: Line) -> str:

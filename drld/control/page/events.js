@@ -3,7 +3,7 @@
 import { clock } from "./format.js";
 
 const MOST = 100;
-const QUIET_S = 10; // Least time between two events of a counter: a fault may last.
+const QUIET_S = 10; // Least time between two events of a counter, by a clock that may be set back.
 const KINDS = { daemon: "start", reload: "reload", change: "change", peer: "peer", fault: "fault" };
 
 // Counters of faults: a growth is an event, because the daemon logs no line for it.
@@ -31,7 +31,7 @@ export class Faults {
       const before = this.said.get(text);
       if (!before || count < before.count) {
         this.said.set(text, { t: 0, count });
-      } else if (count > before.count && t - before.t >= QUIET_S) {
+      } else if (count > before.count && Math.abs(t - before.t) >= QUIET_S) {
         found.push({ t, kind: "fault", text: `${text}: ${count - before.count} times` });
         this.said.set(text, { t, count });
       }
@@ -42,6 +42,11 @@ export class Faults {
 
 export function mergeEvents(before, ...more) {
   return [...before, ...more.flat()].sort((a, b) => a.t - b.t).slice(-MOST);
+}
+
+// The daemon's number of its newest event. If its clock was set back, that is not the latest in time.
+export function lastNumber(events) {
+  return Math.max(0, ...events.map((it) => it.number ?? 0));
 }
 
 let drawn = null;

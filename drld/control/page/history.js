@@ -26,6 +26,8 @@ export class History {
       this.limits.set(limit.name, kept);
       this.#measure(kept, limit, uptime);
       const { rates } = kept;
+      // The host's clock may have been set back: samples of a time to come would hide the new ones.
+      while (kept.samples.at(-1)?.t > report.t) kept.samples.pop();
       kept.samples.push({ t: report.t, rates, levels: limit.waits ?? {}, ...parts(limit, rates) });
       while (kept.samples[0].t < report.t - SPAN_S - 2 * GAP_S) kept.samples.shift();
     }

@@ -1,7 +1,7 @@
 // Asks the daemon once a second, and has the parts of the page show the answer.
 
 import { History } from "./history.js";
-import { Faults, mergeEvents, showEvents } from "./events.js";
+import { Faults, lastNumber, mergeEvents, showEvents } from "./events.js";
 import { Detail } from "./detail.js";
 import { LimitTable } from "./limits.js";
 import { showPeers } from "./peers.js";
@@ -49,7 +49,7 @@ async function ask() {
       faults.name(plane.faults);
     }
   }
-  const last = events.findLast((it) => it.number)?.number ?? 0;
+  const last = lastNumber(events);
   const query = new URLSearchParams({ find: find.value, after: last });
   // The search may change before the answer comes.
   const asked = query.get("find");

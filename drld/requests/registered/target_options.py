@@ -8,3 +8,5 @@ OPTIONS: dict[str, tuple[str | None, str | None]] = {
     "per": ("NAME,...", "A bucket for each combination of values of these pairs."),
 }
 """By key of `match`: the placeholder of its value in the help, and the help text."""
+WORDS = {"unit": ("requests", "bytes")}
+"""Words for a shell to complete, by key of a limit."""

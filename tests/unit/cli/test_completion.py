@@ -72,11 +72,42 @@ def test_verbs_and_no_names_without_a_daemon(tmp_path: Path) -> None:
     assert tab(tmp_path, "drlctl", "--socket", nowhere, "trace", "") == set()
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("limit", "add", "--mode", ""), {"enforce", "shadow", "pause"}),
+        (("limit", "set", "b", "--on-failure", "c"), {"closed"}),
+        (("limit", "set", "b", "--excess", ""), {"drop", "mark", "refuse", "wait"}),
+        (("limit", "set", "b", "--allocator", "fa"), {"fair"}),
+        (("limit", "add", "--protocol", "sct"), {"sctp"}),
+        (("limit", "add", "--client", ""), {"id", "user", "address"}),
+        (("limit", "add", "--out", "l"), {"lo"}),
+        (("fleet", "init", "edge", "--fabric", ""), {"mesh", "pushsum", "tree"}),
+        (("top", "--sort", "ex"), {"excess"}),
+    ],
+)
+def test_values_are_completed(tmp_path: Path, words: tuple[str, ...], offered: set[str]) -> None:
+    assert tab(tmp_path, "drlctl", *words) == offered
+
+
+@pytest.mark.parametrize(
+    "words", ["diff", "limit add", "doctor --config", "--socket", "fleet init edge --limits"]
+)
+def test_files_are_completed_where_a_command_takes_one(words: str) -> None:
+    asked = {
+        "_DRLCTL_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"drlctl {words} lim",
+        "COMP_CWORD": str(1 + len(words.split())),
+    }
+    assert invoke(env=asked).stdout == "file,lim\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_of_each_shell_completes_both_programs(shell: str) -> None:
     shown = invoke("completion", shell)
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert f"_DRLCTL_COMPLETE={shell}_complete" in shown.stdout
-    assert "--config" in shown.stdout.replace("-l config", "--config")
+    assert "log-format" in shown.stdout
+    assert (shell == "zsh") == shown.stdout.startswith("#compdef drlctl drld\n")
     found = json.loads(invoke("completion", shell, "--json").stdout)
     assert found == {"shell": shell, "script": shown.stdout.removesuffix("\n")}

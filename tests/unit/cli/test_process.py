@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, FakeDaemon
@@ -74,3 +75,54 @@ def test_starting_imports_nothing_heavy() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["limits"], ["status", "--json"], ["top", "--once"]])
+async def test_output_that_cannot_be_written_is_one_line(
+    control: Path, arguments: list[str]
+) -> None:
+    with Path("/dev/full").open("wb") as full, trio.fail_after(60):
+        done = await trio.run_process(
+            [sys.executable, "-m", "drld.cli", "--socket", str(control), *arguments],
+            stdout=full,
+            capture_stderr=True,
+            check=False,
+            env=environment(),
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"drlctl: standard output: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("utf-8", "größe-東京"), ("latin-1", "größe-\\u6771\\u4eac"), ("ascii", "gr")],
+)
+async def test_a_terminal_without_a_character_shows_its_number(
+    control: Path, daemon: FakeDaemon, encoding: str, shown: str
+) -> None:
+    daemon.report["config"]["file"] = "/etc/größe-東京\udcff.toml"
+    with trio.fail_after(60):
+        done = await trio.run_process(
+            [sys.executable, "-m", "drld.cli", "--socket", str(control), "status"],
+            capture_stdout=True,
+            capture_stderr=True,
+            env={**environment(), "PYTHONIOENCODING": encoding},
+        )
+    assert shown in done.stdout.decode(encoding if encoding != "ascii" else "utf-8", "replace")
+    assert done.stderr == b""
+
+
+async def test_an_argument_that_is_not_utf_8_is_refused(control: Path) -> None:
+    packet = b"tcp 10.0.0.1:1 > 10.0.0.2:80 out eth\xff"
+    for arguments in (("limit", "show", b"\xff"), ("explain", packet)):
+        with trio.fail_after(60):
+            done = await trio.run_process(
+                [sys.executable, "-m", "drld.cli", "--socket", str(control), *arguments],
+                capture_stderr=True,
+                check=False,
+                env=environment(),
+            )
+        assert done.returncode == 2
+        assert b"Error: an argument must be UTF-8 (got '" in done.stderr

@@ -65,6 +65,7 @@ async def test_the_page_lives_and_can_be_used_without_a_mouse_or_eyes(
         await its_parts_have_names_for_a_screen_reader(browser)
         await it_is_used_by_keyboard(browser)
         await it_is_light_or_dark(browser)
+        await it_follows_a_clock_that_is_set_back(browser)
         await a_death_and_a_return_are_on_the_time_line(browser, daemon)
         assert browser.complaints == []
         await no_script_of_others_runs(browser)
@@ -150,6 +151,30 @@ async def it_is_light_or_dark(browser: Browser) -> None:
         backgrounds.add(await browser.value("getComputedStyle(document.body).backgroundColor"))
         assert min(await contrasts(browser)) >= 4.5, scheme
     assert len(backgrounds) == 2
+
+
+async def it_follows_a_clock_that_is_set_back(browser: Browser) -> None:
+    hour = 3600
+    found = await browser.value(
+        "(async () => {"
+        "  const { History } = await import('/page/history.js');"
+        "  const { Faults, lastNumber, mergeEvents } = await import('/page/events.js');"
+        "  const answer = await (await fetch('/v1/live')).json();"
+        "  const history = new History(), faults = new Faults();"
+        "  const counted = [];"
+        f"  for (const [n, t] of [[1, {hour} + 1], [2, {hour} + 2], [3, 3], [4, 4]]) {{"
+        "    const gossip = { ...answer.status.gossip, floods: n };"
+        "    const status = { ...answer.status, uptime_s: n, gossip };"
+        "    history.take({ ...answer, t, status });"
+        "    counted.push(faults.since({ t, status }).length);"
+        "  }"
+        "  const times = history.limits.get('web').samples.map((it) => it.t);"
+        f"  const events = mergeEvents([{{ number: 1, t: {hour} }}], [{{ number: 2, t: 3 }}]);"
+        "  return { times, counted, last: lastNumber(events) };"
+        "})()"
+    )
+    # The first answer is what later ones are compared with; a counter's events are 10 s apart.
+    assert found == {"times": [3, 4], "counted": [0, 1, 1, 0], "last": 2}
 
 
 async def a_death_and_a_return_are_on_the_time_line(browser: Browser, daemon: PageDaemon) -> None:

@@ -40,3 +40,4 @@ def findings(examined: Examined) -> Iterator[Finding]:
     )
     way = status["datapath"]["reason"] if status is not None else ""
     yield from checks.interfaces(facts.interfaces(way), limits, datapath)
+    yield from checks.other_limiters(facts.other_limiters(spec.name, limits))

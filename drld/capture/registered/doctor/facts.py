@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from threading import Thread
 from typing import Any
@@ -22,13 +22,17 @@ from drld import config
 from drld.capture.host_checks import Interface, Trial
 from drld.capture.kernel.datapath import KernelDatapath
 from drld.capture.nfqueue.datapath import NfqueueDatapath
-from drld.capture.spec import PacketsSpec
+from drld.capture.nfqueue.firewall import IptablesFirewall, NftFirewall, others_on
+from drld.capture.patterns import covers
+from drld.capture.spec import PacketsSpec, match_of
 from drld.doctor.facts.host import PROC, number
-from drld.ebpf import bpf, links, tcx
+from drld.ebpf import links, tcx
+from drld.ebpf.attachment import attachment
 from drld.ebpf.clsact import PRIORITY
 from drld.errors import DatapathError
 from drld.model import Enforcement
 from drld.police.direction import Direction
+from drld.spec import LimitSpec
 
 _CLONE_NEWNET = 0x40000000
 _NAME = "doctor"
@@ -100,12 +104,12 @@ def interfaces(way: str) -> dict[str, Interface]:
         }
         below = links.below()
         listed = list(netlink.get_links())
-        names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in listed}
+        names = {link["index"]: _name(link) for link in listed}
         masters = {it["index"]: names[it["index"]] for it in listed if _kind(it) in _MASTERS}
         strict = number(PROC / "sys/net/ipv4/conf/all/rp_filter") or 0
         found = {}
         for link in listed:
-            name, index = link.get_attr("IFLA_IFNAME"), link["index"]
+            name, index = _name(link), link["index"]
             before: dict[Direction, list[str]] = {}
             after: dict[Direction, list[str]] = {}
             for direction in Direction:
@@ -126,6 +130,26 @@ def interfaces(way: str) -> dict[str, Interface]:
                 after=after,
             )
         return found
+
+
+def other_limiters(limiter: str, limits: Sequence[LimitSpec]) -> list[tuple[str, Direction, str]]:
+    """The other limiters that police interfaces of these limits, as `drld.ebpf.other_limiters`."""
+    rules = []
+    for firewall in (NftFirewall, IptablesFirewall):
+        with contextlib.suppress(DatapathError):
+            rules += firewall(limiter).others()
+    found = {*others_on(limits, rules)}
+    with contextlib.suppress(DatapathError), contextlib.closing(attachment(limiter)) as programs:
+        for index, name in socket.if_nameindex():
+            ways = {it.direction for it in map(match_of, limits) if covers(it.interface, name)}
+            for direction in ways:
+                found |= {(name, direction, it) for it in programs.others(index, direction)}
+    return sorted(found, key=str)
+
+
+def _name(link: Any) -> str:
+    """The name of a link; pyroute2 has bytes where it is not UTF-8."""
+    return os.fsdecode(link.get_attr("IFLA_IFNAME"))
 
 
 def _kind(link: Any) -> str:
@@ -155,12 +179,7 @@ def _others(
 
 def _programs(index: int, direction: Direction) -> Iterator[str]:
     with contextlib.suppress(OSError, DatapathError):
-        for identity in bpf.attached(index, tcx.HOOK[direction]):
-            program = bpf.Program.from_id(identity)
-            try:
-                yield program.name()
-            finally:
-                program.close()
+        yield from tcx.names_of(index, direction)
 
 
 def _filters(netlink: IPRoute, index: int, direction: Direction) -> Iterator[tuple[int, str]]:
