@@ -166,8 +166,12 @@ class Ledger(Bucket):
     def _all(self) -> Cells:
         """Return the closed cells, unpacked."""
         if self._cells is None:
-            self._cells = Cells() if self._packed is None else ledger_row.unpacked(self._packed)
-            self._packed = None
+            if self._packed is None:
+                self._cells = Cells()
+            else:
+                self._cells, floor = ledger_row.unpacked(self._packed)
+                self._floor = _NEVER if floor is None else floor
+                self._packed = None
         return self._cells
 
     def _fold(self) -> int:
@@ -361,19 +365,15 @@ class Ledger(Bucket):
         """See `Bucket.idle_at_rest`."""
         shape = self._shape
         now = now_ns * shape.rate
-        tat, latest, _ = ledger_row.times(data, shape.per)
+        tat, latest = ledger_row.times(data, shape.per)
         return tat <= now and latest < now - shape.horizon
 
     def thaw(self, data: bytes) -> Ledger:
         """See `Bucket.thaw`."""
         shape = self._shape
+        # Without the floor, which the packed row has, and the fields of an open cell.
         row = Ledger.__new__(Ledger)
-        row.policy = shape.policy
-        row._shape = shape
-        row._count = 0
-        row._cells = None
-        row._packed = data
-        tat, row._latest, floor = ledger_row.times(data, shape.per)
-        row._tat = row._others = tat
-        row._floor = _NEVER if floor is None else floor
+        row.policy, row._shape, row._count = shape.policy, shape, 0
+        row._cells, row._packed = None, data
+        row._tat, row._latest = ledger_row.times(data, shape.per)
         return row

@@ -39,22 +39,24 @@ def packed(cells: Cells, tat: int, floor: int | None) -> bytes | None:
     return base.to_bytes(_BASE_BYTES, "little", signed=True) + times + data
 
 
-def times(data: bytes, per: int) -> tuple[int, int, int | None]:
-    """Return the TAT, the latest start and the floor of a row; a token takes `per` ticks."""
+def times(data: bytes, per: int) -> tuple[int, int]:
+    """Return the TAT and the latest start of a row; a token takes `per` ticks."""
     if len(data) == _ONE_ROW.size:
         base, high, _, count = _ONE_ROW.unpack(data)
         if high:
             base += high << 64
-        return base + count * per, base, None
+        return base + count * per, base
     base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
-    tat, latest, floor = _MANY.unpack_from(data, _BASE_BYTES)
-    return base + tat, base + latest, None if floor == _NO_FLOOR else base + floor
+    tat, latest, _ = _MANY.unpack_from(data, _BASE_BYTES)
+    return base + tat, base + latest
 
 
-def unpacked(data: bytes) -> Cells:
-    """Return the cells of a row."""
+def unpacked(data: bytes) -> tuple[Cells, int | None]:
+    """Return the cells of a row, and its floor; None: it has none."""
     base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
     if len(data) > _ONE_ROW.size:
-        return Cells.unpack(base, data[_BASE_BYTES + _MANY.size :])
+        *_, floor = _MANY.unpack_from(data, _BASE_BYTES)
+        cells = Cells.unpack(base, data[_BASE_BYTES + _MANY.size :])
+        return cells, None if floor == _NO_FLOOR else base + floor
     entry, count = _ONE.unpack_from(data, _BASE_BYTES)
-    return Cells([(base, entry, count)])
+    return Cells([(base, entry, count)]), None

@@ -92,10 +92,9 @@ class Replica:
         self._deferred = deferred
         self._urgent: set[Key] = set()
         """The keys with urgent news for all peers."""
-        self._untold: dict[Key, int] = {}
-        """With slack: the tokens that this limiter admitted and told no peer, by key."""
-        self._first: dict[Key, tuple[int, Any]] = {}
-        """The time of the first of these tokens, ns, and their entry; the oldest first."""
+        self._untold: dict[Key, tuple[int, int, Any]] = {}
+        """With slack: the tokens that this limiter admitted and told no peer, by key. Beside them,
+        the time of the first of these tokens, ns, and their entry; the oldest first."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
         """The numbers of received messages that are not acknowledged yet."""
 
@@ -132,16 +131,10 @@ class Replica:
 
     def _admitted(self, key: Key, bucket: Bucket, news: News, now_ns: int, cost: int) -> Outgoing:
         if self._slack is not None:
-            untold = self._untold.get(key)
-            if untold is None:
-                untold = 0
-                self._first[key] = now_ns, next(iter(news))
-            self._untold[key] = untold = untold + cost
-            if key in self._urgent:
-                return []
-            if not self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
-                return []
-            return self._speak(key, now_ns)
+            untold, since_ns, entry = self._untold.get(key) or (0, now_ns, next(iter(news)))
+            untold += cost
+            self._untold[key] = untold, since_ns, entry
+            return self._speak(key, bucket, untold, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
@@ -152,8 +145,11 @@ class Replica:
         ]  # fmt: skip
         return self._messages(due, now_ns)
 
-    def _speak(self, key: Key, now_ns: int) -> Outgoing:
-        """Return messages to all peers about a key whose untold tokens matter."""
+    def _speak(self, key: Key, bucket: Bucket, untold: int, now_ns: int) -> Outgoing:
+        """Return messages to all peers about a key with this many untold tokens, if they matter."""
+        slack, limiters = self._slack, len(self.pending) + 1
+        if slack is None or key in self._urgent or not slack.due(bucket, untold, limiters, now_ns):
+            return []
         if self._deferred:
             self._urgent.add(key)
             return []
@@ -175,7 +171,7 @@ class Replica:
     def _tell_all(self, keys: Collection[Key], now_ns: int) -> Outgoing:
         news: dict[Key, News] = {}
         for key in keys:
-            _, entry = self._first[key]
+            *_, entry = self._untold[key]
             self._settle(key)
             if (bucket := self.buckets.get(key)) is not None:
                 news[key] = bucket.own_since(entry)
@@ -190,12 +186,9 @@ class Replica:
 
     def _settle(self, key: Key) -> None:
         """Note that peers need no more news of a key."""
-        if self._untold.pop(key, None) is not None:
-            del self._first[key]
-            if not self._first:
-                # Only `clear` gives back what a dict took at its largest.
-                self._untold.clear()
-                self._first.clear()
+        if self._untold.pop(key, None) is not None and not self._untold:
+            # Only `clear` gives back what a dict took at its largest.
+            self._untold.clear()
 
     def _split(self, news: Mapping[Key, News]) -> Iterator[dict[Key, News]]:
         """Return copies of these news, in parts of one message each."""
@@ -219,7 +212,7 @@ class Replica:
         messages: Outgoing = []
         if self._slack is not None:
             before_ns = now_ns - self._slack.patience_ns
-            old = takewhile(lambda it: it[1][0] <= before_ns, self._first.items())
+            old = takewhile(lambda it: it[1][1] <= before_ns, self._untold.items())
             late = [key for key, _ in old]
             messages += self._tell_all(late, now_ns) if late else []
         peer = self._spread(self.pending, rng)
@@ -285,10 +278,8 @@ class Replica:
                 self._forget(key, bucket, now_ns)
             if bucket.idle(now_ns):
                 self._remove(key)
-            elif (untold := self._untold.get(key)) is not None:
-                assert self._slack is not None
-                if self._slack.due(bucket, untold, len(self.pending) + 1, now_ns):
-                    messages += self._speak(key, now_ns)
+            elif untold := self._untold.get(key):
+                messages += self._speak(key, bucket, untold[0], now_ns)
         return messages
 
     def _forget(self, key: Key, bucket: Bucket, now_ns: int) -> None:

@@ -80,14 +80,6 @@ class _Rows:
             return self.like(key).thaw(row)
         return bucket
 
-    def wake(self, key: Key, looked: Bucket | None) -> Bucket | None:
-        """Wake a row at rest; None: there is none. `looked` is what `look` returned, if known."""
-        row = self.packed.get(key)
-        if row is None:
-            return None
-        self.awake[key] = bucket = self.like(key).thaw(row) if looked is None else looked
-        return bucket
-
     def add(self, key: Key, bucket: Bucket) -> None:
         """Add a row, which is awake."""
         self.packed.put(key, b"")
@@ -196,7 +188,7 @@ class Table(Mapping[Key, Bucket]):
         `looked` is the bucket that `look` has returned for the key, if nothing has changed since
         then. Then a row at rest is not read twice.
         """
-        own = self._present.awake.get(key) or self.own(key, now_ns, looked)
+        own = self._present.awake.get(key) or self._woken(key, now_ns, looked)
         if own is not None:
             return own
         self.shared += 1
@@ -206,32 +198,42 @@ class Table(Mapping[Key, Bucket]):
             self._strangers[shared] = Single(bucket.policy)
         return self._strangers[shared]
 
-    def own(self, key: Key, now_ns: int, looked: Bucket | None = None) -> Bucket | None:
-        """Return a key's own bucket, for a change; None: the key has no row, and all are taken.
+    def own(self, key: Key, now_ns: int) -> Bucket | None:
+        """Return a key's own bucket, for a change; None: the key has no row, and all are taken."""
+        return self._present.awake.get(key) or self._woken(key, now_ns)
+
+    def _woken(self, key: Key, now_ns: int, looked: Bucket | None = None) -> Bucket | None:
+        """Do as `own` for a key whose row is not awake, or still has a policy of the past.
 
         `looked` is as in `row`.
         """
+        present = self._present
         if self._past is not None:
             self._bring(key)
-        present = self._present
-        bucket = present.awake.get(key)
-        if bucket is not None:
-            return bucket
-        bucket = present.wake(key, looked)
-        if bucket is None:
-            if self.max_keys is not None:
-                self.sweep(now_ns, _LOOKS)
-                if self._full and now_ns - self._looked_ns >= _LAST_LOOKS_NS:
-                    self._looked_ns = now_ns
-                    self.sweep(now_ns, _LAST_LOOKS)
-                if self._full:
-                    return None
-            fresh = looked is not None and looked.__class__ is not Single
-            bucket = looked if fresh else self._make(key)
-            assert bucket is not None
-            present.add(key, bucket)
-        if len(present.awake) > _MOST_AWAKE and len(present.awake) % _WAKES == 0:
+            if (bucket := present.awake.get(key)) is not None:
+                return bucket
+        awake = present.awake
+        if (row := present.packed.get(key)) is not None:
+            awake[key] = bucket = looked or present.like(key).thaw(row)
+        elif (bucket := self._added(key, now_ns, looked)) is None:
+            return None
+        if len(awake) > _MOST_AWAKE and len(awake) % _WAKES == 0:
             self._calm(now_ns, 2 * _WAKES, _KEPT)
+        return bucket
+
+    def _added(self, key: Key, now_ns: int, looked: Bucket | None) -> Bucket | None:
+        """Add a row for a key that has none; None: all are taken."""
+        if self.max_keys is not None:
+            self.sweep(now_ns, _LOOKS)
+            if self._full and now_ns - self._looked_ns >= _LAST_LOOKS_NS:
+                self._looked_ns = now_ns
+                self.sweep(now_ns, _LAST_LOOKS)
+            if self._full:
+                return None
+        fresh = looked is not None and looked.__class__ is not Single
+        bucket = looked if fresh else self._make(key)
+        assert bucket is not None
+        self._present.add(key, bucket)
         return bucket
 
     @property
