@@ -22,7 +22,7 @@ from testbed.bench import (
 from testbed.bench.hop import measure as hop
 from testbed.bench.lanes import Setting
 from testbed.bench.report import HOP, PAGE, REQUESTS
-from testbed.bench.requests import contest, memory
+from testbed.bench.requests import contest, memory, ticks
 from testbed.bench.rls import measure as rls
 from testbed.bench.summary import Outcome
 from testbed.harness.page import Page
@@ -51,6 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "hostile": Benchmark("the cost of a hostile gossip datagram", hostile.measure),
     "requests": Benchmark("a decision on a request, beside Redis", contest.measure, REQUESTS),
     "requests-memory": Benchmark("the memory of keys", memory.measure, REQUESTS),
+    "requests-ticks": Benchmark("packet ticks beside requests", ticks.measure, REQUESTS),
     "rls": Benchmark("a call of Envoy's rate limit service", rls.measure, REQUESTS),
     "hop": Benchmark("a hop through a proxy before a broker", hop.measure, HOP),
     "gso": Benchmark("super-packets and small buckets, 10 Mbit/s", gso.measure),

@@ -11,10 +11,11 @@ from types import ModuleType
 
 import pytest
 
+from drld.client.protocol.frame import MAX_CHECKS
 from drld.model import Enforcement
 from drld.requests.spec import RequestMatch
 from testbed.bench import report
-from testbed.bench.requests import memory
+from testbed.bench.requests import hammer, memory, ticks
 from testbed.bench.requests.contest import Entry, Scene, entries
 from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
 from testbed.bench.requests.rows import batches, leased, singly
@@ -82,6 +83,21 @@ def test_the_client_library_refuses_what_is_to_be_refused(
     assert result.refused == expected
     assert result.seconds > 0
     assert len(result.latencies) == (200 if row is singly else 0)
+
+
+def test_clients_that_keep_a_daemon_busy_count_answered_questions(tmp_path: Path) -> None:
+    endless = request_limit(match=RequestMatch("bench")), Enforcement(depth=10**12)
+    with limiter(tmp_path / "socket", limited(endless)) as (unix, tcp):
+        assert hammer.batches(unix)(0.0) == hammer.CONNECTIONS * MAX_CHECKS
+        assert hammer.calls(int(tcp.rpartition(":")[2]))(0.0) == hammer.CALLS
+
+
+def test_a_tick_that_is_late_or_left_out_is_not_kept() -> None:
+    idle = ticks.Window(run=20.0, late=0.0, core=0.1, decided=0.0)
+    busy = ticks.Window(run=19.0, late=1.0, core=0.9, decided=100.0)
+    found = {row.metric: row for row in ticks.rows_of("batches", [busy], [idle])}
+    assert found[ticks.KEPT[0]].values == [pytest.approx(0.9)]
+    assert found[ticks.KEPT[0]].at_least == 0.99
 
 
 def test_memory_is_weighed_of_all_keys_and_of_cells_of_all_limiters() -> None:
