@@ -155,9 +155,11 @@ class KeyedLimit:
         before = self._terms, self._policy, self._policies
         self._terms = terms
         self._adopt(limit)
-        # A reload comes here twice: a second change would go through all rows at once.
-        if (self._terms, self._policy, self._policies) != before:
-            self.replica.reconfigure(self.policy_of, self.at(now_ns))
+        policy, policies = self._policy, self._policies
+        # A reload comes here twice.
+        if (self._terms, policy, policies) != before:
+            # A row may follow after the next reload, and must have these policies until then.
+            self.replica.reconfigure(lambda key: policies.get(key, policy), self.at(now_ns))
             self.replica.set_pace(*self._pace())
         self.replica.buckets.max_keys = _keyed(limit.policy).max_keys
 

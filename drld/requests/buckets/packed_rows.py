@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 from drld.requests.buckets.bucket import Key
 
@@ -47,9 +48,12 @@ class PackedRows:
         return self._count
 
     def __iter__(self) -> Iterator[Key]:
-        """Iterate over the keys; the table must not change meanwhile."""
-        for bucket in self._buckets:
-            yield from (key for key, _ in _items(bucket))
+        """Return an iterator over the keys that are here now; the table may change meanwhile.
+
+        It holds the keys as the buckets had them, 8 bytes each, and shares them with the buckets.
+        """
+        packed = [bucket[0] for bucket in self._buckets]
+        return chain.from_iterable(memoryview(keys).cast("Q") for keys in packed)
 
     def _bucket(self, key: Key) -> list[bytes]:
         """Return the bucket that has a key, if any has it."""

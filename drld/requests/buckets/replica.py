@@ -259,7 +259,7 @@ class Replica:
             return messages
         if self.pending[sender].behind:
             self.pending[sender].behind = False
-            self._copies[sender] = iter([*self.buckets])
+            self._copies[sender] = iter(self.buckets)
         for number in message.received:
             self.pending[sender].acknowledge(number)
         if message.number and self._repeat_ns is not None:
@@ -313,7 +313,7 @@ class Replica:
         """Tell a peer everything, because it has begun another life and knows nothing."""
         self.pending[peer] = Pending(self._repeat_ns, self._max_pending)
         self._owed[peer] = []
-        self._copies[peer] = iter([*self.buckets])
+        self._copies[peer] = iter(self.buckets)
         if self._copied_keys is None:
             self._copy()
 
@@ -324,10 +324,11 @@ class Replica:
             if self._max_pending is not None:
                 left = max(self._max_pending - len(one.news), 0)
                 room = left if room is None else min(room, left)
-            for key in islice(keys, room):
+            some = [*islice(keys, room)]
+            for key in some:
                 if (bucket := self.buckets.get(key)) is not None:
                     one.add(key, bucket.everything())
-            if operator.length_hint(keys) == 0:
+            if room is None or len(some) < room:
                 del self._copies[peer]
 
     def set_peers(self, peers: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from drld.requests.buckets.bucket import Bucket, Key
 from drld.requests.buckets.packed_rows import PackedRows
@@ -37,6 +38,9 @@ _KEPT = 4
 """That work ends after this number of rows that must stay awake; the next are as young."""
 _LAST_LOOKS = 64
 """The rows that the hand visits when all rows are taken: about 50 us."""
+_MOST_PAST = 16
+"""The most changes of policies whose rows wait for the hand. Of more at once, the rows of the one
+with the fewest change at once: a million rows would take seconds."""
 _LAST_LOOKS_NS = 1_000_000
 """The least time between two such visits, ns: a flood then takes 5 % of a processor for them."""
 
@@ -44,7 +48,7 @@ _LAST_LOOKS_NS = 1_000_000
 class _Rows:
     """The rows under the policies of one configuration."""
 
-    __slots__ = ("_like", "_likes", "_make", "_of_policy", "awake", "packed")
+    __slots__ = ("_like", "_likes", "_make", "_of_policy", "awake", "changes", "packed")
 
     def __init__(self, make: Callable[[Key], Bucket]) -> None:
         self._make = make
@@ -57,6 +61,9 @@ class _Rows:
         self._likes: dict[Key, Bucket] = {}
         """Thaws rows of keys with another policy."""
         self._of_policy: dict[Policy, Bucket] = {}
+        self.changes: list[tuple[Callable[[Key], Policy], int]] = []
+        """The changes of policies that end these rows' time: the policy by key, and the time, ns.
+        A row also follows the changes of all rows that came later."""
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -123,10 +130,8 @@ class Table(Mapping[Key, Bucket]):
         self.max_keys = max_keys
         """The most rows; a smaller number than there are removes none."""
         self._present = _Rows(make)
-        self._past: _Rows | None = None
-        """The rows that still have the policies from before the last change."""
-        self._changed: tuple[Callable[[Key], Policy], int] | None = None
-        """The last change: the policy by key, and its time, ns."""
+        self._past: list[_Rows] = []
+        """The rows that still have the policies from before a change; the oldest first."""
         self._strangers: dict[tuple[int, Policy], Single] = {}
         self._looked_ns = -_LAST_LOOKS_NS
         """The time of the last visit to many rows, as all were taken, ns."""
@@ -139,13 +144,11 @@ class Table(Mapping[Key, Bucket]):
 
     def __len__(self) -> int:
         """The number of rows."""
-        return len(self._present) + (len(self._past) if self._past else 0)
+        return len(self._present) + sum(map(len, self._past))
 
     def __iter__(self) -> Iterator[Key]:
-        """The keys that have rows."""
-        yield from self._present
-        if self._past:
-            yield from self._past
+        """Return an iterator over the keys that have rows now; the table may change meanwhile."""
+        return chain(iter(self._present), *[iter(past) for past in self._past])
 
     def __getitem__(self, key: Key) -> Bucket:
         """Return a key's bucket for a check.
@@ -165,7 +168,7 @@ class Table(Mapping[Key, Bucket]):
 
     def active(self) -> Iterable[tuple[Key, Bucket]]:
         """Return the rows that are awake."""
-        for key in [*self._past.awake] if self._past else ():
+        for key in [key for past in self._past for key in past.awake]:
             self._bring(key)
         return self._present.awake.items()
 
@@ -173,7 +176,7 @@ class Table(Mapping[Key, Bucket]):
 
     def look(self, key: Key) -> Bucket:
         """Return the bucket that decides about a key, for a check."""
-        if self._past is not None:
+        if self._past:
             self._bring(key)
         bucket = self._present.look(key)
         if bucket is None:
@@ -208,7 +211,7 @@ class Table(Mapping[Key, Bucket]):
         `looked` is as in `row`.
         """
         present = self._present
-        if self._past is not None:
+        if self._past:
             self._bring(key)
             if (bucket := present.awake.get(key)) is not None:
                 return bucket
@@ -256,8 +259,8 @@ class Table(Mapping[Key, Bucket]):
             The keys whose rows left.
         """
         left = self._calm(now_ns, rows)
-        if self._past is not None:
-            for key, _ in self._past.packed.turn(rows):
+        if self._past:
+            for key, _ in self._past[0].packed.turn(rows):
                 self._bring(key)
             return left
         present = self._present
@@ -303,33 +306,40 @@ class Table(Mapping[Key, Bucket]):
         A row changes when a request or the hand next needs it, with the same effect as if it had
         changed now.
         """
-        for key in [*self._past] if self._past else ():
-            self._bring(key)
-        self._past, self._present = self._present, _Rows(self._make)
-        self._changed = policy, now_ns
+        if self._present:
+            self._past.append(self._present)
+        if self._past:
+            self._past[-1].changes.append((policy, now_ns))
+        self._present = _Rows(self._make)
+        if len(self._past) > _MOST_PAST:
+            for key in min(self._past, key=len):
+                self._bring(key)
         # The table has no record of the keys that shared these rows.
         self._strangers.clear()
 
     def _bring(self, key: Key) -> None:
-        """Give a row of the past its present policy."""
-        past = self._past
-        if past is None:
+        """Give a row of the past its present policy, by all changes since then in their order."""
+        places = (at for at, it in enumerate(self._past) if it.packed.get(key) is not None)
+        if (place := next(places, None)) is None:
             return
+        past = self._past[place]
         bucket = past.look(key)
-        if bucket is not None:
-            assert self._changed is not None
-            policy, changed_ns = self._changed
-            was_awake = key in past.awake
-            past.drop(key)
-            if (wanted := policy(key)) != bucket.policy:
-                bucket.reconfigure(wanted, changed_ns)
-            bucket.adopt(self._make(key))
-            self._present.add(key, bucket)
-            if not was_awake:
-                del self._present.awake[key]
-                self._rest(key, bucket, changed_ns)
+        assert bucket is not None
+        was_awake, changed_ns = key in past.awake, 0
+        past.drop(key)
+        for each in self._past[place:]:
+            for policy, changed_ns in each.changes:
+                if (wanted := policy(key)) != bucket.policy:
+                    bucket.reconfigure(wanted, changed_ns)
+        bucket.adopt(self._make(key))
+        self._present.add(key, bucket)
+        if not was_awake:
+            del self._present.awake[key]
+            self._rest(key, bucket, changed_ns)
         if not past:
-            self._past = None
+            del self._past[place]
+            if place:
+                self._past[place - 1].changes += past.changes
 
 
 def _shared_row(key: Key, bucket: Bucket) -> tuple[int, Policy]:

@@ -17,6 +17,7 @@ from tests.engine_fakes import FakeTransport
 
 from ...factories import TICK_NS
 from .good import changed
+from .keyed_fleet import KEYED
 
 API = Request("api", {})
 
@@ -58,6 +59,22 @@ def test_a_smaller_bucket_holds_no_more_than_it_can_from_the_next_tick_on() -> N
     engine.reconfigure(config.parse(changed(("burst = 200", "burst = 30")), "f"), 0)
     engine.tick(TICK_NS)
     assert left(datapath, TICK_NS) == 30
+
+
+def test_a_key_has_the_rate_of_each_reload_in_its_time() -> None:
+    datapath = RequestDatapath(Random(1), b"secret")
+    at = [KEYED, KEYED.replace("1/min", "1/s"), KEYED]
+    specs = [config.parse(text, "f") for text in at]
+    engine = Engine(specs[0], [requests(datapath)], FakeTransport(), Random(1))
+    engine.start(0)
+    alice = Request("api", {"user": "alice"})
+    assert datapath.decide(alice._replace(cost=20), 0).admitted
+    engine.reconfigure(specs[1], 0)
+    engine.reconfigure(specs[2], 10 * NS_PER_S)
+    # Ten tokens came at one a second, and none since.
+    refused = datapath.decide(alice._replace(cost=11), 10 * NS_PER_S)
+    assert refused.retry_ns == 60 * NS_PER_S
+    assert datapath.decide(alice._replace(cost=10), 10 * NS_PER_S).admitted
 
 
 def test_a_debt_is_paid_at_the_new_rate() -> None:

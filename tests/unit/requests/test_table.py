@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ from drld.requests.buckets.ledger import Cell, Ledger
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.single import Single
-from drld.requests.buckets.table import SHARED_ROWS, Table
+from drld.requests.buckets.table import _MOST_PAST, SHARED_ROWS, Table
 from drld.requests.buckets.urgency import Slack
 
 MS = 1_000_000
@@ -158,6 +159,87 @@ def test_a_change_of_policy_reaches_each_row_when_it_is_needed(resting: bool) ->
     one.sweep(EPOCH_NS + 2 * S, 9)
     assert one.level(BIGCO, EPOCH_NS + 3 * S) == 15 - 1
     assert one.level(USER, EPOCH_NS + 2 * S) == 70
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_rows_wait_for_the_hand_however_many_changes_of_policy_come(resting: bool) -> None:
+    now = Policy(40, 1)
+    one, at_once = (Replica(lambda _: ledger(now), ["l1"], slack=Slack(9 * S)) for _ in range(2))
+    looks = 0
+
+    def changed(rate: int) -> Any:
+        nonlocal now
+        now = wanted = Policy(40, rate)
+
+        def policy(_: Key) -> Policy:
+            nonlocal looks
+            looks += 1
+            return wanted
+
+        return policy
+
+    for number in range(_MOST_PAST):
+        now_ns = EPOCH_NS + number * S
+        for two in (one, at_once):
+            two.charge(number, now_ns, 3)
+            two.charge(USER, now_ns, 2)
+            if resting:
+                two.sweep(now_ns + S // 2, 99)
+            looks = 0
+            two.reconfigure(changed(1 + number), now_ns + S)
+            if two is one:
+                assert looks == 0, "a change goes through no rows"
+            else:
+                for key in [*two.buckets]:
+                    two.level(key, now_ns + S)
+    later_ns = EPOCH_NS + _MOST_PAST * S
+    for key in range(_MOST_PAST):
+        assert one.level(key, later_ns) == at_once.level(key, later_ns)
+    # With one more, the change with the fewest rows is over at once.
+    few, many = Table(lambda _: ledger(now)), range(100, 300)
+    for key in many:
+        few.row(key, EPOCH_NS)
+    for number in range(_MOST_PAST + 1):
+        few.reconfigure(changed(number + 1), EPOCH_NS)
+        few.row(number, EPOCH_NS)
+    looks = 0
+    few.reconfigure(changed(1), EPOCH_NS)
+    assert 0 < looks <= 2 * _MOST_PAST
+    assert len(few) == len(many) + _MOST_PAST + 1
+
+
+def test_a_copy_for_a_peer_has_all_keys_though_the_table_changes_meanwhile() -> None:
+    one = replica(copied_keys=20, most=8)
+    for key in range(200):
+        one.charge(key, EPOCH_NS, 3)
+    one.round(EPOCH_NS + 9 * S, Random(1))
+    one.returned("l1")
+    told: set[Key] = set()
+    for number in range(40):
+        now_ns = EPOCH_NS + 9 * S + number
+        told |= {key for _, it in one.round(now_ns, Random(1)) for key in it.deltas}
+        # The table grows, and rows move to the present.
+        for key in range(1000 + 50 * number, 1050 + 50 * number):
+            one.buckets.row(key, now_ns)
+        if number in (1, 3):
+            one.reconfigure(lambda _: POLICY, now_ns)
+        one.level(number, now_ns)
+    assert told >= {*range(200)}
+
+
+def test_copies_for_all_peers_take_little_memory() -> None:
+    peers = [f"l{number}" for number in range(30)]
+    one = Replica(lambda _: ledger(), peers, slack=Slack(9 * S), copied_keys=1)
+    rng = Random(1)
+    keys = 20_000
+    for _ in range(keys):
+        one.buckets.row(rng.getrandbits(64), EPOCH_NS)
+    tracemalloc.start()
+    for peer in peers:
+        one.returned(peer)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < keys * len(peers), "a byte for each key and peer"
 
 
 def test_a_peer_that_is_silent_for_long_is_told_everything_when_it_is_heard() -> None:
