@@ -14,6 +14,7 @@ Python that is several times as fast as records of many sizes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -55,6 +56,8 @@ def text_of(question: Question) -> bytes:
         text = SEPARATOR.join([part.encode() for part in parts])
     except UnicodeEncodeError:
         raise InputError("a question must be text in UTF-8") from None
+    except AttributeError:
+        raise InputError("namespace, caller and descriptor must be texts") from None
     if len(text) > MAX_TEXT_BYTES:
         raise InputError(f"a question must have {MAX_TEXT_BYTES} bytes of text at most")
     return text
@@ -161,7 +164,7 @@ def read_answers(count: int, body: bytes) -> Iterator[tuple[int, Answer]]:
     """
     for record, text in _records(ANSWER, count, body):
         number, granted, retry_ms, reset_ms, remaining, flags, _ = record
-        if flags & ~_OF_ANSWER or not remaining >= 0:
+        if flags & ~_OF_ANSWER or not 0 <= remaining < math.inf:
             raise WireError(
                 "value", "an answer has unknown flags, or a remainder that is no amount"
             )

@@ -13,8 +13,10 @@ limit: strangers who invent keys harm each other.
 
 from __future__ import annotations
 
+from drld.client.protocol import check_codec
 from drld.client.protocol.limit_table import LimitInfo, LimitTable
 from drld.client.protocol.model import Answer, Question
+from drld.errors import InputError
 from drld.model import NS_PER_S, Enforcement
 from drld.police.token_bucket import TokenBucket
 
@@ -44,10 +46,19 @@ class Fallback:
     def learn(self, table: LimitTable) -> None:
         """Use these limits, and forget this process's buckets: the limiter's buckets count now."""
         self._table = table
-        self._buckets.clear()
+        # Another thread may decide now, with the buckets of before.
+        self._buckets = {}
 
     def decide(self, question: Question, now_ns: int) -> Answer:
-        """Decide instead of the limiter; with `at_least`, about that part of the cost."""
+        """Decide instead of the limiter; with `at_least`, about that part of the cost.
+
+        A question that cannot be written is a mistake, as with a limiter: otherwise a negative size
+        would fill a bucket.
+        """
+        try:
+            check_codec.record_of(0, question, check_codec.text_of(question))
+        except InputError as error:
+            return Answer(False, 0, error=str(error), degraded=True)
         cost = question.cost if question.at_least is None else question.at_least
         admitted = Answer(True, cost, degraded=True)
         if question.charge:
@@ -77,16 +88,18 @@ class Fallback:
 
     def _bucket(self, limit: LimitInfo, question: Question, now_ns: int) -> TokenBucket:
         assert self._table is not None
+        buckets = self._buckets
         key: _Key = limit.name, tuple(question.descriptor[name] for name in limit.per)
-        if key not in self._buckets and len(self._buckets) >= MAX_KEYS:
+        if key not in buckets and len(buckets) >= MAX_KEYS:
             key = limit.name, None
-        if key not in self._buckets:
+        if (bucket := buckets.get(key)) is None:
             processes, burst = self._table.processes, limit.share_burst
             # A request fits, however many processes there are.
             depth = None if burst is None else max(burst // processes, min(limit.item, burst))
             share = Enforcement(fill_rate=limit.share_rate // processes, depth=depth)
-            self._buckets[key] = TokenBucket(share, now_ns)
-        return self._buckets[key]
+            # Of several threads that make a bucket at once, all use the first one.
+            bucket = buckets.setdefault(key, TokenBucket(share, now_ns))
+        return bucket
 
     @staticmethod
     def _refusal(limit: LimitInfo | None, retry_s: float | None) -> Answer:

@@ -57,7 +57,13 @@ class Lease:
         """The requests that were charged and not used in time (`lapse`)."""
 
     def take(self, cost: int, now_ns: int) -> bool | None:
-        """Decide about a request; None: the limiter must be asked (`wanted`, `receive`)."""
+        """Decide about a request; None: the limiter must be asked (`wanted`, `receive`).
+
+        Raises:
+            ValueError: the cost is below 1, or no number; it would add tokens.
+        """
+        if not cost >= 1:
+            raise ValueError(f"cost: must be at least 1 (got {cost})")
         if cost <= self._tokens and now_ns < self._until_ns:
             self._tokens -= cost
             return True

@@ -97,7 +97,7 @@ def _limit(value: Mapping[str, Any]) -> LimitInfo:
         on_failure=_text(value["on_failure"]),
         enforced=value["enforced"] is True,
         unit=_text(value["unit"]),
-        item=_whole(value["item"]),
+        item=max(_whole(value["item"]), 1),
         quota=_whole(value["quota"]),
         window_s=_whole(value["window_s"]),
         rate=_whole(value["rate"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,45 @@ def test_on_failure_open_admits_all_and_closed_none() -> None:
     assert not Fallback("closed").decide(Question("api"), 0).admitted
     # What has been carried out is.
     assert Fallback("closed").decide(Question("api", charge=True), 0).admitted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"size": -5}, {"cost": -1}, {"cost": 0.5}, {"size": float("nan")}, {"cost": 2**63},
+     {"descriptor": {"user": 7}}, {"namespace": None}],
+    ids=str,
+)  # fmt: skip
+def test_a_question_with_a_mistake_is_refused_and_charges_nothing(wrong: dict[str, Any]) -> None:
+    made = told(replace(API, unit="bytes"))
+    for _ in range(30):
+        answer = made.decide(Question("api", size=ITEM)._replace(**wrong), 0)
+        assert (answer.admitted, answer.degraded) == (False, True)
+        assert answer.error
+    assert admitted(made, 30, Question("api", size=ITEM)) == 20
+
+
+def test_a_thread_decides_while_another_learns_the_limits() -> None:
+    made = told(replace(API, per=("user",)))
+
+    class Learns(str):
+        """A value whose hash has the limits told anew, as another thread may."""
+
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            made.learn(LimitTable((replace(API, per=("user",)),), 1))
+            return super().__hash__()
+
+    assert made.decide(Question("api", {"user": Learns("alice")}), 0).admitted
+
+
+@pytest.mark.parametrize("cost", [0, -1, -(2**63), float("nan")])
+def test_a_lease_takes_no_cost_below_one(cost: int) -> None:
+    lease = Lease()
+    assert received(lease, Answer(True, 5, remaining=40), 1, 0, 0)
+    with pytest.raises(ValueError, match="cost: must be at least 1"):
+        lease.take(cost, 0)
+    assert [lease.take(1, 0) for _ in range(5)] == [True, True, True, True, None]
 
 
 def test_costs_and_sizes_count_and_a_part_is_the_least() -> None:
