@@ -105,7 +105,9 @@ class GrpcConnection:
                         return
                     send_at = now + _HOLD_S
                 await self._turns.wait()
-                until = trio.current_time() + _TURN_S
+                # A client may have stopped waiting meanwhile.
+                now = trio.current_time()
+                until = now + _TURN_S
 
     def _one(self, asked: Asked, now: float) -> None:
         exchange = self._exchange

@@ -18,6 +18,7 @@ from drld.police.policer import Policer
 from drld.requests import log
 from drld.requests.cost import amount_under, oversized, too_large
 from drld.requests.datapath import CALLER
+from drld.requests.descriptor import shortened
 from drld.requests.model import Request
 from drld.requests.question import of_query
 from drld.requests.spec import RequestMatch, match_of
@@ -181,7 +182,7 @@ def _of_key(limit: LimitSpec, request: Request) -> LimitSpec:
         return limit
     key = tuple(request.descriptor[name] for name in match_of(limit).per)
     for override in policy.keyed.overrides:
-        if override.key == key:
+        if tuple(map(shortened, override.key)) == key:
             policy = replace(policy, rate=override.rate, burst=override.burst)
     return replace(limit, policy=policy)
 

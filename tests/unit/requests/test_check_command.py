@@ -51,6 +51,8 @@ async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:
         wrong = await drlctl(control, "check", "plan")
         assert wrong.exit_code == 2
         assert "must be NAME=VALUE" in wrong.stderr
+        twice = await drlctl(control, "check", "user=alice", "user=bob")
+        assert (twice.exit_code, "must be given once" in twice.stderr) == (2, True)
         said = refused(await drlctl(control, "check", "cost=3"))
         assert "cost: is no name for a descriptor" in said
         daemon.datapaths = []

@@ -83,11 +83,17 @@ async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> N
     assert [datapath.copy_of(limit_id).bucket.tokens for limit_id in (1, 2, 3, 4)] == before
 
 
+LONG = "bigco" * 20
+"""A value that is replaced by its digest."""
 KEYED = changed(
     ("id = 1", "id = 7"),
     ('name = "api"\nunit', 'name = "users"\nunit'),
     ('rate = "100/s"', 'rate = "60/min"'),
-    ("burst = 200", 'burst = 3\noverrides = [{ user = "bigco", burst = 9 }]'),
+    (
+        "burst = 200",
+        'burst = 3\noverrides = [{ user = "bigco", burst = 9 }, '
+        f'{{ user = "{LONG}", burst = 9 }}]',
+    ),
     ('match = { namespace = "api" }', 'match = { namespace = "api", per = ["user"] }'),
 )
 
@@ -112,7 +118,8 @@ async def test_a_bucket_of_a_key_is_explained(tmp_path: Path) -> None:
         assert (reason, last) == (f"{held}; it may pass in 1.00 s", "now: refused by users")
         assert (await told("user=bob", "cost=3"))[1] == "now: admitted"
         assert (await told("user=bob", "cost=4"))[1] == "now: refused by users"
-        assert (await told("user=bigco", "cost=9"))[1] == "now: admitted"
+        for user in ("bigco", LONG):
+            assert (await told(f"user={user}", "cost=9"))[1] == "now: admitted"
         assert (await told())[0] == "per: there is no user"
 
 

@@ -52,6 +52,8 @@ def check(
     split = [pair.partition("=") for pair in pairs]
     if any(not equals for _, equals, _ in split):
         raise click.UsageError("each argument must be NAME=VALUE")
+    if len({name for name, *_ in split}) < len(split):
+        raise click.UsageError("each NAME must be given once")
     asked = {
         "namespace": namespace,
         "descriptor": {name: value for name, _, value in split},
