@@ -78,7 +78,7 @@ class Lease:
             self._size = max(used, 1) if lapsed else min(2 * self._size, MAX_LEASE)
         self._lose()
         self._granted = 0
-        left = self._size if self._left is None else int(self._left / 4)
+        left = self._size if self._left is None else int(min(self._left / 4, MAX_LEASE))
         return max(cost, min(self._size, left))
 
     def lapse(self, now_ns: int) -> None:

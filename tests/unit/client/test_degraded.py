@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -106,6 +107,12 @@ def test_a_thread_decides_while_another_learns_the_limits() -> None:
             return super().__hash__()
 
     assert made.decide(Question("api", {"user": Learns("alice")}), 0).admitted
+
+
+def test_a_lease_is_bounded_however_much_a_limiter_says_is_left() -> None:
+    lease = Lease()
+    assert received(lease, Answer(True, 1, remaining=math.inf), 1, 0, 0)
+    assert lease.wanted(1, 0) == 2
 
 
 @pytest.mark.parametrize("cost", [0, -1, -(2**63), float("nan")])
