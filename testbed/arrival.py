@@ -37,6 +37,7 @@ from testbed.beats import Beats
 from testbed.crew import crew
 from testbed.daemon import Daemon
 from testbed.errors import DisturbedError, MeasurementError
+from testbed.harness.markdown import aligned
 from testbed.harness.progress import Progress
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, build_line
@@ -117,15 +118,15 @@ async def compare(
 
 def table(result: dict[str, Any]) -> str:
     """A result as a table for people."""
-    heads = ("source", "arrived", "dropped", "share", "overflow", "lost", "beyond", "waited")
-    lines = [" ".join(f"{head:>9}" for head in heads)]
-    for run in result["runs"]:
-        share = run["dropped"] / max(run["arrived"], 1)
-        lines.append(
-            f"{run['source']:>9} {run['arrived']:>9} {run['dropped']:>9} {share:>9.2%} "
-            f"{run['overflow']:>9} {run['lost']:>9} {run['beyond']:>9} {run['waited_ms']:>6.2f} ms"
-        )
-    return "\n".join(lines)
+    heads = ["source", "arrived", "dropped", "share", "overflow", "lost", "beyond", "waited, ms"]
+    counted = ("overflow", "lost", "beyond")
+    rows = [
+        [run["source"], f"{run['arrived']}", f"{run['dropped']}",
+         f"{run['dropped'] / max(run['arrived'], 1):.2%}",
+         *(f"{run[key]}" for key in counted), f"{run['waited_ms']:.2f}"]
+        for run in result["runs"]
+    ]  # fmt: skip
+    return aligned([heads, *rows], left=1)
 
 
 async def _run(stream: Stream, source: str, progress: Progress) -> Outcome:
