@@ -5,6 +5,7 @@ Shells may do all of that.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def test_modules_that_planes_share_import_no_plane() -> None:
 
 
 def test_gossip_knows_no_limits_configuration() -> None:
-    """Digests are of bytes that whoever owns a limit registers."""
+    """Digests are of bytes that the owner of a limit registers."""
     for path in ALL:
         if relative(path).startswith("drld/gossip"):
             assert not imports(path) & {"drld.policy.Policy", "drld.spec.LimitSpec"}, path
@@ -211,3 +212,15 @@ def test_scapy_stays_out_of_the_product() -> None:
 def test_the_code_that_divides_a_limit_sees_no_target(folder: str) -> None:
     for path in (ROOT / folder).rglob("*.py"):
         assert not imports(path) & {"drld.spec.LimitSpec", "drld.spec.Target"}, path
+
+
+def test_every_exception_to_a_linter_has_a_reason() -> None:
+    bare = re.compile(r"#\s*(?:noqa(?:: [A-Z0-9, ]+)?|type: ignore(?:\[[a-z, -]+\])?)\s*$")
+    found = [
+        f"{relative(path)}:{number}"
+        for folder in ("drld", "testbed", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if bare.search(line)
+    ]
+    assert found == []

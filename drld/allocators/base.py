@@ -48,29 +48,29 @@ class InForce:
     whole_rate: float = 0.0
     """The limit itself, tokens/s."""
     whole_burst: float = 0.0
-    """Its depth, tokens."""
+    """The depth of the whole limit, tokens."""
     least_burst: float = 0.0
     """The smallest static share of the depth of a limiter that has one, tokens."""
 
 
 @record(frozen=True, slots=True)
 class Allocation:
-    """What an allocator decides for the next interval."""
+    """The decision of an allocator for the next interval."""
 
     value: float
-    """What to tell the fleet, in the allocator's `quantity`."""
+    """The value for the fleet, in the allocator's `quantity`."""
     enforcement: Enforcement
     local_limit: float | None
     """Rate this limiter may forward on its own, tokens/s; None where there is no such rate."""
     second: float = 0.0
-    """What to tell the fleet in the allocator's `second` quantity."""
+    """The value for the fleet, in the allocator's `second` quantity."""
 
 
 class Allocator(ABC):
     """One limit's allocator on one limiter."""
 
     quantity: ClassVar[Quantity] = Quantity.RATE
-    """What this allocator's fleet shares."""
+    """The quantity that the fleet's limiters tell each other."""
     second: ClassVar[Quantity | None] = None
     """A further quantity that it shares, in updates of its own."""
     counts_loss: ClassVar[bool] = False

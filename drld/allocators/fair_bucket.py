@@ -61,8 +61,8 @@ passes all of it. Within this time without a byte, a limiter falls idle."""
 DEPTH_ITEMS = 6
 """Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
 DEPTH_S = 2.0
-"""The same limiter's least depth in seconds of its static share, where that is less than
-`DEPTH_ITEMS`: at very low rates."""
+"""Least depth of such a limiter at very low rates, in seconds of its static share: it counts where
+it is less than `DEPTH_ITEMS`."""
 LOAN_S = 0.25
 """Least loan of a limiter in seconds of its static share. Short intervals make news younger, but
 they do not shorten TCP's swings."""

@@ -24,7 +24,7 @@ WHOLE = 0.25
 
 
 class Wants:
-    """What the flows want after one interval."""
+    """The rates that the flows want after one interval."""
 
     __slots__ = ("copies", "rates", "unlimited")
 

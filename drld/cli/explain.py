@@ -44,14 +44,14 @@ class Limits(Protocol):
     """Limits that judge items."""
 
     def one(self, text: str) -> list[Explanation]:
-        """What each limit does with an item.
+        """Explain an item: the verdict of each limit.
 
         Raises:
             InputError: the text is no item.
         """
 
     def many(self, found: Sequence[CapturedItem]) -> Iterator[list[Explanation]]:
-        """What the limits that an item falls under do with it, for each of some items."""
+        """Explain each of some items: the verdicts of the limits that it falls under."""
 
 
 @click.command()

@@ -94,7 +94,7 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
 
 
 def _deltas(deltas: GossipReport | None) -> list[tuple[str, str]]:
-    """What went over the second socket, if there is one."""
+    """The fields about the second socket; none if there is none."""
     if deltas is None:
         return []
     rejected = deltas["rejected"]

@@ -51,7 +51,11 @@ class RunningPlane(Plane):
     async def prepare(self, spec: LimiterSpec) -> None:
         """Do the slow part of a change to this configuration, while ticks go on."""
 
-    def put(self, spec: LimiterSpec, attach: Callable[[], None]) -> None:  # noqa: ARG002
+    def put(
+        self,
+        spec: LimiterSpec,  # noqa: ARG002 -- planes that override this use it
+        attach: Callable[[], None],
+    ) -> None:
         """Put a configuration into force by `attach`, which attaches the datapaths of all planes.
 
         A plane may change its datapath and try again, or do its own part before and after.

@@ -10,7 +10,7 @@ from drld.spec import LimiterSpec
 
 
 class Level(enum.Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     UNSEEN = "unseen"

@@ -79,7 +79,7 @@ def daemon(status: StatusReport, own_version: str) -> Iterator[Finding]:
 
 
 def configuration(status: StatusReport, differs: Sequence[str] | None) -> Iterator[Finding]:
-    """What is in force against what is on disk: `differs` names tables; None: not compared."""
+    """Compare the configuration in force with the files; `differs`: tables; None: not compared."""
     config = status["config"]
     if config["reload_error"] is not None:
         yield wrong(

@@ -43,7 +43,7 @@ class Counts:
 
     @property
     def ever_waited(self) -> int:
-        """As `waited`, since the daemon started."""
+        """Number of messages that have waited since the daemon started."""
         return self._waited_before + self.waited
 
     def recent(self, now_ns: int) -> Delays:

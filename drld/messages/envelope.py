@@ -24,9 +24,9 @@ class Envelope(NamedTuple):
     """A topic's limit, in messages."""
 
     rate: Fraction
-    """Messages/s."""
+    """Rate of the limit, messages/s."""
     burst: int
-    """Messages."""
+    """Burst of the limit, messages."""
 
 
 def envelope(

@@ -44,7 +44,7 @@ class Released(NamedTuple, Generic[T]):
 
     message: T
     waited_ns: int
-    """Its access delay: from its arrival until its tokens were there."""
+    """Access delay of the message: the time from its arrival until its tokens were there."""
 
 
 class _Waiting(NamedTuple, Generic[T]):

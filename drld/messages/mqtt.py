@@ -188,7 +188,7 @@ class MqttReader:
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
         alias = 0
-        if self.client.version == MQTT_5:  # type: ignore[union-attr]
+        if self.client.version == MQTT_5:  # type: ignore[union-attr]  # CONNECT has come
             if at < len(frame) and not frame[at]:
                 at += 1
             else:
@@ -286,7 +286,7 @@ class MqttReturns:
         *("accepted", "asked", "greeted", "held", "pings", "stands_in"),
     )
 
-    def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002
+    def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002 -- for NATS
         self.greeted = False
         self.accepted = False
         self._beginning: bytearray | None = bytearray()

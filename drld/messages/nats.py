@@ -47,7 +47,7 @@ _OWN = ("connect_urls", "ws_connect_urls", "ip", "tls_available")
 
 
 class NatsReader:
-    """From a client to its server."""
+    """Reads the frames of a client on their way to its server."""
 
     __slots__ = (
         *("_max_frame", "_needed", "_rest", "_searched", "_topics", "_verbose"),
@@ -128,7 +128,7 @@ class NatsReader:
         """See `Reader.forward`."""
         return frame.data
 
-    def drop(self, frame: Frame) -> bytes:  # noqa: ARG002
+    def drop(self, frame: Frame) -> bytes:  # noqa: ARG002 -- all are answered alike
         """See `Reader.drop`."""
         return b"+OK\r\n" if self._verbose else b""
 

@@ -25,7 +25,7 @@ class ReaderFactory(Shape):
     """Makes the `Reader` of a connection."""
 
     def __call__(self, max_frame: int, topics: TopicCache | None = None) -> Reader:
-        """Make it.
+        """Make the reader.
 
         Args:
             max_frame: the largest frame in bytes.

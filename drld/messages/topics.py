@@ -172,7 +172,7 @@ class Topics(Generic[T]):
         return topic.values
 
     def search(self, topic: str) -> tuple[T, ...]:
-        """The same of any text, without a memory of it."""
+        """The values for any text, without remembering the text."""
         # Levels beyond the depth of the trie may stay in one piece: none of them is compared.
         levels = topic.split(self._separator, self._depth)
         nodes, found = [self._root], []

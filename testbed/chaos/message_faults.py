@@ -87,7 +87,7 @@ class Fault:
     """Between two pings of a NATS server: its default."""
 
 
-async def _nothing(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001
+async def _nothing(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001 -- a fault
     await trio.sleep(seconds)
 
 
@@ -122,13 +122,13 @@ async def _freeze(on: Scene, seconds: float, seen: Seen) -> None:
     on.send(0, signal.SIGCONT)
 
 
-async def _partition(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001
+async def _partition(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001 -- a fault
     on.cut(2)
     await trio.sleep(seconds)
     on.heal()
 
 
-async def _lose(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001
+async def _lose(on: Scene, seconds: float, seen: Seen) -> None:  # noqa: ARG001 -- a fault
     on.lose(0.2)
     await trio.sleep(seconds)
     on.heal()

@@ -42,7 +42,7 @@ class View:
     done: bool = False
 
     def path(self, rows: int) -> str:
-        """What to ask the daemon for: no more limits than the screen shows."""
+        """The path to ask the daemon for: no more limits than the screen shows."""
         if self.opened is not None:
             return f"/v1/limits/{quote(self.opened, safe='')}"
         query = {"sort": self.sort, "skip": self.skip, "count": rows}
@@ -58,11 +58,11 @@ class Seen(NamedTuple):
     at: float
     """Time of the reports, on the clock of `minute`."""
     clock: str = ""
-    """The same for people."""
+    """The time of the reports, as people read it."""
     trouble: str = ""
     """Why there is nothing newer; empty: nothing is wrong."""
     news: str = ""
-    """What has just happened."""
+    """A message about the last action or failure."""
 
 
 def rows_of(height: int) -> int:

@@ -24,13 +24,13 @@ class Point(NamedTuple):
     """Seconds of any clock."""
     demand: float
     forwarded: float | None = None
-    """This and the next two: since the point before; None: there is none."""
+    """Rate since the point before, as the next two; None: there is no such point."""
     dropped: float | None = None
     marked: float | None = None
 
 
 class _Track:
-    """What is known of one limit."""
+    """The points of one limit."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque()
@@ -70,7 +70,7 @@ class Minute:
                 del self._tracks[limit]
 
     def points(self, limit: int) -> Sequence[Point]:
-        """Those of one limit, the oldest first."""
+        """The points of one limit, the oldest first."""
         track = self._tracks.get(limit)
         return track.points if track else ()
 

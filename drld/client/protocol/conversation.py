@@ -40,7 +40,7 @@ class Conversation:
         return frame(Kind.ASK_LIMITS, 0, b"")
 
     def ask(self, questions: Iterable[Question]) -> tuple[bytes, list[int | Answer]]:
-        """Ask questions.
+        """Ask these questions in one frame.
 
         Returns:
             The bytes to send; and for each question its number, or its answer if it cannot be

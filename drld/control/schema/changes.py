@@ -38,7 +38,7 @@ class HistoryEntry(TypedDict):
     """One change of a limit: GET /v1/history (a list, the newest first)."""
 
     t: float
-    """Unix time."""
+    """Unix time of the change."""
     limit: str
     """Name of the limit; empty if the entry is about no single limit."""
     id: int | None

@@ -10,7 +10,7 @@ class KeyReport(TypedDict):
 
     id: int
     fingerprint: str
-    """The same for the same key."""
+    """A hash of the key: equal keys have equal fingerprints."""
     in_use: bool
     """Whether this key seals the datagrams that are sent."""
 

@@ -127,11 +127,11 @@ class TraceRecord(TypedDict):
     """One tick of one limit: a line of GET /v1/limits/NAME/trace."""
 
     t: float
-    """Unix time."""
+    """Unix time of the tick."""
     limit: str
     unit: str
     arrived_bps: float
-    """This and the next two: over the last interval alone."""
+    """Rate over the last interval alone, as the next two."""
     forwarded_bps: float
     dropped_bps: float
     demand_bps: float

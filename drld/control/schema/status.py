@@ -50,9 +50,9 @@ class ProbesReport(TypedDict):
     unknown: int
     """Limiters that this one has never heard from."""
     isolated: bool
-    """Nobody answers this limiter's probes."""
+    """Whether no peer answers this limiter's probes."""
     awareness: int
-    """This limiter's doubt in itself: it waits so many times longer for answers."""
+    """This limiter's doubt in itself: a limiter waits 1 + `awareness` times as long for answers."""
     disagreeing: dict[str, list[str]]
     """Limiters that have other limits, and the names of those that differ, as far as found."""
 
@@ -61,7 +61,7 @@ class GossipReport(TypedDict):
     """The traffic of the gossip socket."""
 
     sent: int
-    """Updates."""
+    """Number of updates sent."""
     received: int
     """Updates of peers, those included that came late or again."""
     bytes_sent: int
@@ -69,9 +69,9 @@ class GossipReport(TypedDict):
     """Probes and acknowledgements."""
     control_received: int
     handshakes: int
-    """HELLOs sent."""
+    """Number of HELLOs sent."""
     greetings: int
-    """HELLOs received."""
+    """Number of HELLOs received."""
     sessions: int
     """Times that a life of a peer was met."""
     floods: int
@@ -88,7 +88,7 @@ class ConfigReport(TypedDict):
 
     file: str
     loaded_at: float
-    """Unix time."""
+    """Unix time at which the file was read."""
     reload_error: str | None
     """Why the last reload was refused; None after one that was not."""
     unsaved: list[str]

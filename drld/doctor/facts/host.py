@@ -38,7 +38,7 @@ def number(path: Path) -> int | None:
 
 
 def output(*command: str) -> str | None:
-    """What a tool prints; None if it is not installed or refuses."""
+    """The output of a tool; None: it is not installed, or fails."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
     tool = shutil.which(command[0], path=path)
     if tool is None:

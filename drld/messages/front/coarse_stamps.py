@@ -40,7 +40,7 @@ class ReadStamps:
         self.reason = f"messages charged when read{refusal}"
 
     def watch(self, listener: socket.socket) -> None:
-        """Do nothing."""
+        """Do nothing: messages are charged when they are read."""
 
     def unwatch(self, listener: socket.socket) -> None:
         """Do nothing."""

@@ -107,7 +107,11 @@ class Link:
             self.begin(sock)
             done(None)
 
-    def _connecting(self, done: Callable[[str | None], None], events: int) -> None:  # noqa: ARG002
+    def _connecting(
+        self,
+        done: Callable[[str | None], None],
+        events: int,  # noqa: ARG002 -- SO_ERROR tells more
+    ) -> None:
         assert self.sock is not None
         error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         self._reactor.unwatch(self.sock.fileno())
@@ -124,7 +128,7 @@ class Link:
         return self.sock is not None and not (self.ending or self.broken)
 
     def send(self, data: bytes) -> None:
-        """Add output."""
+        """Add bytes to the output, which `flush` sends."""
         self.chunks.append(data)
         self.queued += len(data)
 

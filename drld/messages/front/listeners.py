@@ -45,8 +45,8 @@ class NoKeeper:
         """Return no sockets."""
         return []
 
-    def keep(self, name: str, sock: socket.socket) -> bool:  # noqa: ARG002
-        """Keep nothing."""
+    def keep(self, name: str, sock: socket.socket) -> bool:  # noqa: ARG002 -- it keeps none
+        """Refuse to keep a socket: there is no service manager."""
         return False
 
     def forget(self, name: str) -> None:

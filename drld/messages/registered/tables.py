@@ -107,7 +107,7 @@ class BrokersTable(PlaneTable):
     )
 
     def spec(self) -> MessagesSpec:
-        """The brokers."""
+        """Return the brokers as the daemon's configuration has them."""
         return MessagesSpec(tuple(it.spec() for it in self.broker))
 
     def check(self, limits: Mapping[int, MessageLimitTable], problems: Problems) -> None:

@@ -35,7 +35,8 @@ in half a second; so many rows take 2 MB, or 5 MB with cells of 30 limiters each
 _WAKES = 32
 """One of this number of waking rows lets twice as many rest: 200 us of work."""
 _KEPT = 4
-"""That work ends after this number of rows that must stay awake; the next are as young."""
+"""The search for rows that may rest ends after this number of rows that must stay awake: the next
+rows are as young."""
 _LAST_LOOKS = 64
 """The rows that the hand visits when all rows are taken: about 50 us."""
 _MOST_PAST = 16

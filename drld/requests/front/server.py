@@ -73,7 +73,7 @@ class RequestConnections(Connections):
         grpc: Handlers,
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
-        """Serve clients.
+        """Serve clients of requests over HTTP, gRPC and the batch protocol.
 
         Args:
             app: answers HTTP.

@@ -66,7 +66,7 @@ class Http2(H2Connection):
     def bound_table(self) -> None:
         """Bound the memory of the table for compression."""
         # To set the same size again would cancel a change that the client has yet to be told.
-        if self.encoder.header_table_size > MAX_TABLE_BYTES:  # noqa: PLR1730
+        if self.encoder.header_table_size > MAX_TABLE_BYTES:  # noqa: PLR1730 -- as above
             self.encoder.header_table_size = MAX_TABLE_BYTES
 
 

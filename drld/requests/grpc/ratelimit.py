@@ -53,7 +53,7 @@ _UNITS_S = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", 86_400: "DAY"}
 
 
 class RateLimitService:
-    """Answers `ShouldRateLimit`."""
+    """Envoy's service: answers calls of `ShouldRateLimit`."""
 
     def __init__(
         self,

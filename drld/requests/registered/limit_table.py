@@ -67,7 +67,7 @@ def _is_number(text: str) -> bool:
 def _of_bytes(kind: Any, value: object) -> int:
     """Read a value as limits on packets do."""
     validator = next(it for it in kind.__metadata__ if isinstance(it, PlainValidator))
-    number: int = validator.func(value)  # type: ignore[call-arg]
+    number: int = validator.func(value)  # type: ignore[call-arg]  # of one argument
     return number
 
 

@@ -154,7 +154,7 @@ def test_a_turn_reads_no_further_socket_once_its_time_is_over() -> None:
         now_ns[0] += BUDGET_NS
 
     for number, (here, there) in enumerate(ends):
-        pump.reactor.watch(there.fileno(), READ, lambda _, number=number: slow(number))  # type: ignore[misc]
+        pump.reactor.watch(there.fileno(), READ, lambda _, number=number: slow(number))  # type: ignore[misc]  # a default is untyped
         here.send(b"x")
     for turn in range(1, 5):
         assert pump.turn() is (turn < 4)

@@ -30,7 +30,11 @@ class NoBrokers(NoDatapath):
     def __init__(self) -> None:
         super().__init__("it has no [[broker]]")
 
-    def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:  # noqa: ARG002
+    def attach(
+        self,
+        limits: Iterable[tuple[LimitSpec, Enforcement]],
+        now_ns: int,  # noqa: ARG002 -- it refuses all limits
+    ) -> None:
         """See `Datapath.attach`."""
         refused = {
             limit.id: f"limit {limit.name}: this daemon is in front of no broker"

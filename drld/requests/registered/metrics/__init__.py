@@ -45,7 +45,7 @@ def samples(backend: Backend) -> Iterator[Sample]:
         return
     yield Sample(_CONTACTS, datapath.keyed.contacts)
     for key, family in _DELTAS.items():
-        yield Sample(family, cast(int, deltas[key]))  # type: ignore[literal-required]
+        yield Sample(family, cast(int, deltas[key]))  # type: ignore[literal-required]  # keys
     for reason, count in deltas["rejected"].items():
         yield Sample(_REJECTED, count, (("reason", reason),))
     for error, count in deltas["errors"].items():
