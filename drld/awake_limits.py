@@ -8,7 +8,7 @@ ago; up to `IN_TURN` such limits are ticked at each look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from drld.managed_limit import ManagedLimit
@@ -31,6 +31,11 @@ class AwakeLimits:
         """Have these limits awake, and no others."""
         self.prompt = dict(limits)
         self._in_turn.clear()
+
+    def missing(self, ids: Collection[int]) -> list[int]:
+        """Those of these limits that are not awake."""
+        prompt, in_turn = self.prompt, self._in_turn
+        return [it for it in ids if it not in prompt and it not in in_turn]
 
     def add(self, managed: ManagedLimit) -> bool:
         """Have a limit awake; return whether it was not."""
