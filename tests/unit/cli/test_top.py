@@ -16,9 +16,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pyte
+import pytest
 import trio
 
-from drld.cli.view.frame import plain
+from drld.cli.view.frame import Span, Style, painted, plain
 from drld.cli.view.live import Seen, View, draw, pressed, table
 from drld.cli.view.minute import ASCII_BARS, Minute, sparkline
 from drld.control.schema.limits import LimitReport
@@ -230,3 +231,27 @@ async def test_a_daemon_that_goes_and_comes_again(tmp_path: Path) -> None:
             await shown.shows(lambda text: "no limit is named 'customer-a'" in text)
             os.killpg(shown.process.pid, signal.SIGINT)
             assert await shown.ends() == 0
+
+
+def test_an_alarm_without_colour_is_bold() -> None:
+    frame = [[Span("dropped", Style.ALARM), Span("fine")]]
+    assert "\x1b[1;31mdropped" in painted(frame, 1)
+    assert "\x1b[1mdropped" in painted(frame, 1, colour=False)
+    assert "31" not in painted(frame, 1, colour=False)
+
+
+@pytest.mark.parametrize(("value", "colours"), [("1", {"default"}), ("", {"default", "red"})])
+async def test_no_color_is_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, colours: set[str]
+) -> None:
+    """https://no-color.org: it counts unless it is empty."""
+    monkeypatch.setenv("NO_COLOR", value)
+    path, daemon = tmp_path / "lim1.sock", FakeDaemon()
+    async with served(daemon, path), terminal(path) as shown:
+        row = 3
+        await shown.shows(lambda text: "█" in text and " - " not in text.splitlines()[row])
+        daemon.reports[0]["dropped_bytes"] += 10**9
+        await shown.shows(lambda text: " G " in text.splitlines()[row])
+        assert {shown.screen.buffer[row][column].fg for column in range(80)} == colours
+        shown.type("q")
+        assert await shown.ends() == 0
