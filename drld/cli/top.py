@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
-from typing import cast
+from typing import TypeAlias, cast
 
 import click
 
@@ -127,14 +127,17 @@ def _record(seen: Seen) -> dict[str, object]:
     return {"t": time.time(), "limiter": seen.status["name"], "limits": limits}
 
 
+_Answer: TypeAlias = tuple[View, StatusReport, list[LimitReport]]
+"""The view that was asked for, and the daemon's answers."""
+
+
 class _Feed:
     """Asks the daemon in a thread, so that keys work while it does not answer."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._asked: SimpleQueue[tuple[View, int]] = SimpleQueue()
-        self._answers: SimpleQueue[tuple[View, StatusReport, list[LimitReport]] | Refused]
-        self._answers = SimpleQueue()
+        self._answers: SimpleQueue[_Answer | Refused] = SimpleQueue()
         self.since: float | None = None
         """Time of the question that has no answer yet."""
 
@@ -158,7 +161,7 @@ class _Feed:
         self.since = time.monotonic()
         self._asked.put((view, rows))
 
-    def answer(self) -> tuple[View, StatusReport, list[LimitReport]] | Refused | None:
+    def answer(self) -> _Answer | Refused | None:
         """The daemon's answer, if there is one."""
         if self._answers.empty():
             return None
@@ -166,57 +169,92 @@ class _Feed:
         return self._answers.get()
 
 
+class _Live:
+    """The view between two frames: the choices of the operator, and the answers of the daemon."""
+
+    def __init__(self, view: View, status: StatusReport, limits: list[LimitReport]) -> None:
+        self.view = view
+        self.seen = Seen(status, limits, Minute(), time.monotonic(), _clock())
+        self.stale = False
+        """Whether the operator has chosen something that no answer shows yet."""
+        self._news_until = 0.0
+        self._lost = ""
+        """When the daemon answered last, if it does not answer now."""
+
+    def press(self, keys: list[str], rows: int) -> None:
+        """Change the choices by these keys, on a screen of so many rows."""
+        before = self.view
+        for key in keys:
+            self.view = pressed(self.view, key, self.seen.limits, rows)
+        self.stale |= _content(self.view) != _content(before)
+
+    def wait(self, now: float, asked: float | None) -> None:
+        """Note that it is `now`, and that a question waits for an answer since `asked`."""
+        if self.seen.news and now > self._news_until:
+            self.seen = self.seen._replace(news="")
+        if asked is not None and now - asked > _LATE_S:
+            trouble = f"the daemon does not answer since {self.seen.clock}"
+            self.seen = self.seen._replace(trouble=trouble)
+
+    def take(self, answer: _Answer | Refused, now: float) -> None:
+        """Take an answer of the daemon."""
+        if isinstance(answer, NotFound) and self.view.opened is not None:
+            self.view = replace(self.view, opened=None)
+            self.stale = True
+            self._tell(answer.message, now)
+        elif isinstance(answer, Refused):
+            self._lost = self._lost or self.seen.clock
+            text = f"no answer since {self._lost}, trying again: {answer.message}"
+            self.seen = self.seen._replace(trouble=text)
+        else:
+            self._show(*answer, now)
+
+    def _show(
+        self, asked: View, status: StatusReport, limits: list[LimitReport], now: float
+    ) -> None:
+        minute = self.seen.minute
+        minute.add(now, status["uptime_s"], limits)
+        restarted = status["pid"] != self.seen.status["pid"]
+        if self._lost or restarted:
+            self._tell(f"the daemon answers again{' after a restart' if restarted else ''}", now)
+            self._lost = ""
+        if _content(asked) == _content(self.view):
+            self.seen = Seen(status, limits, minute, now, _clock(), "", self.seen.news)
+            cursor = max(min(self.view.cursor, len(limits) - 1), 0)
+            self.view = replace(self.view, cursor=cursor)
+
+    def _tell(self, news: str, now: float) -> None:
+        self.seen, self._news_until = self.seen._replace(news=news), now + _NEWS_S
+
+
+def _content(view: View) -> View:
+    """The choices that decide what the daemon is asked for."""
+    return replace(view, cursor=0, typing=False, paused=False, done=False)
+
+
 def _live(daemon: Daemon, view: View, interval: float, bars: str) -> None:
     from drld.cli.terminal import Terminal
 
     # An error at the start appears on the operator's own screen.
-    status, limits = _asked(daemon, view, 1)
-    now = time.monotonic()
-    minute = Minute()
-    seen = Seen(status, limits, minute, now, _clock())
-    feed, due, news_until, lost = _Feed(daemon), now, 0.0, ""
+    live = _Live(view, *_asked(daemon, view, 1))
+    feed, due = _Feed(daemon), time.monotonic()
     with Terminal() as terminal:
         feed.start(terminal.wake)
-        while not view.done:
+        while not live.view.done:
             width, height = terminal.size
             now = time.monotonic()
-            if seen.news and now > news_until:
-                seen = seen._replace(news="")
-            terminal.show(draw(view, seen, width, height, bars))
-            if feed.since is None and now >= due and not view.paused:
-                feed.ask(view, rows_of(height))
+            live.wait(now, feed.since)
+            terminal.show(draw(live.view, live.seen, width, height, bars))
+            if feed.since is None and (now >= due or live.stale) and not live.view.paused:
+                feed.ask(live.view, rows_of(height))
+                live.stale = False
                 due = now + interval
-            before = view
             # An answer, a key and another size of the screen end the wait.
-            idle = view.paused or feed.since is not None
-            for key in terminal.wait(0.5 if idle else min(due - now, 0.5)):
-                view = pressed(view, key, seen.limits, rows_of(height))
-            if replace(view, cursor=0, typing=False) != replace(before, cursor=0, typing=False):
-                due = 0.0  # Something else is to be shown.
-            now = time.monotonic()
-            if feed.since is not None and now - feed.since > _LATE_S:
-                seen = seen._replace(trouble=f"the daemon does not answer since {seen.clock}")
+            idle = live.view.paused or feed.since is not None
+            live.press(terminal.wait(0.5 if idle else min(due - now, 0.5)), rows_of(height))
             answer = feed.answer()
-            if isinstance(answer, NotFound) and view.opened is not None:
-                view = replace(view, opened=None)
-                seen, news_until = seen._replace(news=answer.message), now + _NEWS_S
-                due = 0.0
-            elif isinstance(answer, Refused):
-                lost = lost or seen.clock
-                text = f"no answer since {lost}, trying again: {answer.message}"
-                seen = seen._replace(trouble=text)
-            elif answer is not None:
-                asked, status, limits = answer
-                minute.add(now, status["uptime_s"], limits)
-                news = seen.news
-                if lost or status["pid"] != seen.status["pid"]:
-                    again = " after a restart" if status["pid"] != seen.status["pid"] else ""
-                    news, news_until, lost = f"the daemon answers again{again}", now + _NEWS_S, ""
-                if (asked.opened, asked.skip, asked.sort, asked.find) == (
-                    view.opened, view.skip, view.sort, view.find
-                ):  # fmt: skip
-                    seen = Seen(status, limits, minute, now, _clock(), "", news)
-                    view = replace(view, cursor=max(min(view.cursor, len(limits) - 1), 0))
+            if answer is not None:
+                live.take(answer, time.monotonic())
 
 
 def _clock() -> str:
