@@ -25,7 +25,7 @@ from testbed.messages.real.frames import (
 )
 
 AGAIN_S = 0.05
-"""Until the next try to connect."""
+"""Time until the next attempt to connect, s."""
 _READ_BYTES = 1 << 16
 _IDENTIFIERS = 65_535
 _NATS_PING, _NATS_PONG = b"PING\r\n", b"PONG\r\n"
@@ -44,7 +44,7 @@ class Client:
         self._frames = Frames(protocol)
         self._sending = trio.Lock()
         self._ready: deque[bytes] = deque()
-        """Whole frames that have come and were not asked for."""
+        """Whole frames that have come, and that no caller has taken yet."""
 
     async def send(self, data: bytes) -> None:
         """Send some bytes.
@@ -253,7 +253,7 @@ async def _until_lost(
 
 
 def _identifier(number: int) -> int:
-    """Of the packet of MQTT for a publisher's message."""
+    """The identifier of MQTT's packet with a publisher's message."""
     return number % _IDENTIFIERS + 1
 
 

@@ -35,9 +35,9 @@ _FLOODERS, _FLOOD = 4, 10
 _MEMORY_MIB = HOLD_MIB + 50
 _SLOW = 4
 _ROOM_BYTES = 4096
-"""Of sockets of floods and slow subscribers: little waits in the kernel."""
+"""Buffers of the sockets of floods and slow subscribers: little waits in the kernel."""
 _BULK_BYTES, _BULK_EVERY_S = 32_768, 0.025
-"""What is published to slow subscribers: in some seconds more than all sockets take."""
+"""Size and interval of messages to slow subscribers: in some seconds more than all sockets take."""
 _VANISHED = "127.0.9.9"
 """The address of clients that vanish."""
 _KEEP_ALIVE_S = 2
@@ -56,17 +56,17 @@ _NEWS_S = 1.3
 
 @dataclass
 class Seen:
-    """What a fault says about itself."""
+    """A fault's record of itself: its times, and the effects that it explains."""
 
     more: float = 0.0
     """Messages that may come beyond the bucket because of it."""
     late_s: float = 0.0
-    """How late the bucket may be because of it, beside messages that do not wait."""
+    """Time by which the fault may delay the bucket, beside messages that do not wait, s."""
     warm_ns: int = 0
-    """When messages have begun to wait, monotonic; what was before does not count."""
+    """Monotonic time at which messages have begun to wait; earlier ones do not count."""
     begin_ns: int = 0
     end_ns: int = 0
-    """When it began and ended, monotonic."""
+    """Monotonic times of the fault's begin and end."""
     spared: tuple[int, ...] = tuple(range(NODES))
     """The limiters that it does not touch."""
     promises: list[Check] = field(default_factory=list)
@@ -75,14 +75,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to the fleet for some seconds."""
+    """The action on the fleet, which lasts for some seconds."""
 
     title: str
     do: Callable[[Scene, float, Seen], Awaitable[None]]
     demand: float = 1.2
-    """Of the publishers, over the limit's rate."""
+    """Rate of the publishers over the limit's rate."""
     times: float = 1.0
-    """How many times as long as others it lasts."""
+    """Duration of the fault over that of the others."""
     pings_s: int = 120
     """Between two pings of a NATS server: its default."""
 

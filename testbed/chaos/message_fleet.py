@@ -26,9 +26,9 @@ from testbed.messages.servers import Server, mosquitto, nats_server
 
 NODES = 3
 RATE, BURST = 300, 60
-"""Of the limit, messages/s and messages."""
+"""Rate and burst of the limit, messages/s and messages."""
 PUBLISHERS = 5
-"""Of the limited topic, at each limiter."""
+"""Publishers of the limited topic, at each limiter."""
 OTHER_RATE = 40
 """Messages/s of another topic at each limiter, evenly spaced."""
 OTHER_LIMIT = 100_000
@@ -101,7 +101,7 @@ class Scene(LocalFleet):
         self.brokers: list[Server] = []
         self.counters: list[Counter] = []
         self.limited: list[list[Publisher]] = []
-        """By their first limiter."""
+        """The publishers, by their first limiter."""
         self.other: list[Publisher] = []
         self.stops = [trio.Event() for _ in range(NODES)]
         """Set when no more is published on the limited topic at a limiter."""
@@ -109,11 +109,11 @@ class Scene(LocalFleet):
         """Set when no more is published on the others."""
 
     def disk(self, own: int) -> Path:
-        """Where a broker keeps its messages."""
+        """The folder in which a broker keeps its messages."""
         return self.directory / f"disk{own}"
 
     def front(self, own: int) -> tuple[str, int]:
-        """Where the clients of a limiter connect."""
+        """The address to which the clients of a limiter connect."""
         return self.address(own), FRONT_PORT
 
     def start_brokers(self, stack: AsyncExitStack) -> None:
@@ -211,7 +211,7 @@ class Scene(LocalFleet):
 
     @property
     def small(self) -> list[Path]:
-        """Where the small disks are."""
+        """The folders on the small disks."""
         return [self.disk(0), self.file(0).with_suffix(".toml.d")]
 
     async def connections(self, own: int) -> int:

@@ -30,10 +30,10 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Log:
-    """What publishers sent and counters saw."""
+    """The messages that publishers sent and counters received."""
 
     sent: Counter[Key] = field(default_factory=Counter)
-    """How many times each message was sent."""
+    """The number of times that each message was sent."""
     confirmed: set[Key] = field(default_factory=set)
     came: list[Arrival] = field(default_factory=list)
 

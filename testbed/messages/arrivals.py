@@ -18,7 +18,7 @@ RATE = 10
 
 
 class Burst(NamedTuple):
-    """What one publisher sends at once."""
+    """The messages that one publisher sends at once."""
 
     at_ns: int
     publisher: int
@@ -34,7 +34,7 @@ class Publishers:
     batch: int = 1
 
     def bursts(self, rng: Random, duration_ns: int) -> list[Burst]:
-        """What they send, by time."""
+        """The publishers' messages, by time."""
         return sorted(
             Burst(at_ns, publisher, self.batch)
             for publisher in range(self.count)

@@ -23,11 +23,11 @@ MESSAGE_NS = 18_500
 
 
 class Delays(NamedTuple):
-    """Of the messages of one broker, ns, in the order of their arrival."""
+    """Delays of the messages of one broker, ns, in the order of their arrival."""
 
     arrived: list[int]
     access: list[int]
-    """By the bucket alone."""
+    """The delays by the bucket alone."""
     total: list[int]
     """From the arrival until it leaves."""
 

@@ -66,7 +66,7 @@ _SINK6 = "fd00:2::2"
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is sent, and what happens to it on the way."""
+    """The stream to send, and its treatment on the way."""
 
     messages: int
     ipv6: bool = False
@@ -274,7 +274,7 @@ class _Receiver:
         )
 
     def _captured(self, offset_ns: int) -> list[Segment]:
-        """What the packet socket saw.
+        """The segments that the packet socket captured.
 
         Raises:
             DisturbedError: the wall clock was set meanwhile.
@@ -290,7 +290,7 @@ class _Receiver:
         ]
 
     def _traced(self, client_port: int) -> list[Segment]:
-        """What `tcp_v4_rcv` or `tcp_v6_rcv` was called with, for this connection."""
+        """The segments of this connection at the calls of `tcp_v4_rcv` or `tcp_v6_rcv`."""
         return [
             segment
             for time_ns, length, header in self._tracer.segments()

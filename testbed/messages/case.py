@@ -25,7 +25,7 @@ class Case:
     warm_s: float = 10.0
     """Before that."""
     burst: int | None = None
-    """Of the envelope, messages; None: it is profiled, on a trace of its own."""
+    """Burst of the envelope, messages; None: it is profiled, on a trace of its own."""
 
     @property
     def sources(self) -> Publishers:
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def rate(self) -> Fraction:
-        """Of the envelope, messages/s."""
+        """Rate of the envelope, messages/s."""
         return MARGIN * self.publishers * RATE
 
 

@@ -17,7 +17,7 @@ class Message(NamedTuple):
     """Offset behind it."""
     read_ns: int
     arrived_ns: int
-    """By the filter."""
+    """Arrival of the message by the filter, ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Comparison:
     first: int
     """Sequence number of the first byte."""
     recorded: list[Segment]
-    """By the filter, in the order in which the reader learned of them."""
+    """The segments of the filter, in the order in which the reader learned of them."""
     captured: list[Segment]
     messages: list[Message]
     unstamped: int
@@ -43,7 +43,7 @@ class Comparison:
         return sorted(next(both)) == sorted(next(both))
 
     def differences(self) -> list[int]:
-        """How much later each message arrived by the filter than by the capture, ns."""
+        """The arrival of each message by the filter, less its arrival by the capture, ns."""
         expected = charged(self.captured, self.first, self.messages)
         return [it.arrived_ns - at for it, at in zip(self.messages, expected, strict=True)]
 

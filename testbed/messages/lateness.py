@@ -50,7 +50,7 @@ SOURCES = ("socket", "kernel", "read")
 """Sources of arrival times: drld's `timestamps` of a broker."""
 
 STOP_S = 0.2
-"""How long the daemon is stopped."""
+"""Time for which the daemon is stopped, s."""
 _STOPPED_TOO_LONG_S = 0.22
 _STOP_EVERY_S = 2.0
 
@@ -73,7 +73,7 @@ _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic()
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is published, and how the daemon is made late."""
+    """The stream to publish, and the cause that makes the daemon late."""
 
     connections: int
     messages: int
@@ -90,13 +90,13 @@ class Stream:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Duration of the stream, s."""
         return self.messages / (self.rate * self.load)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the messages of one stream."""
+    """The messages of one stream, by their fate."""
 
     source: str
     sent: int
@@ -106,11 +106,11 @@ class Outcome:
     """Messages that the bucket has counted."""
     waited: int
     p99_ms: float
-    """Of their access delay, over the last minute."""
+    """99th percentile of the access delay, over the last minute, ms."""
     stamped: int
     unstamped: int
     stops: int
-    """How many times the daemon was stopped."""
+    """The number of times that the daemon was stopped."""
 
 
 async def compare(

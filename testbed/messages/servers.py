@@ -53,7 +53,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What it has said."""
+        """The output of the broker."""
         return self._log.read_text(errors="replace")
 
     @property

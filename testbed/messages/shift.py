@@ -24,7 +24,7 @@ from testbed.messages.real.stage import Limit, Stage, carried, namespace, staged
 from testbed.options import OUT
 
 RATE, BURST = 200, 20
-"""Of the envelope, messages/s and messages."""
+"""Rate and burst of the envelope, messages/s and messages."""
 DEMAND = 0.7
 """Rate of the messages, over that of the envelope."""
 MAJORITY = 0.8
@@ -37,7 +37,7 @@ _BROKERS = 2
 
 
 def schedule(rng: Random, seconds: float, moves_s: float) -> list[tuple[int, int]]:
-    """When which publisher sends, ns; each is a Poisson process.
+    """The sending times, ns, each with its publisher; a publisher is a Poisson process.
 
     Publisher n + PUBLISHERS is publisher n after it has moved to the other broker.
     """
@@ -63,7 +63,7 @@ class Parts:
 
     def __init__(self, stage: Stage) -> None:
         self.found: list[list[tuple[int, float]]] = [[] for _ in range(_BROKERS)]
-        """Of each broker: times, monotonic ns, and messages/s."""
+        """The part of each broker over time: monotonic times, ns, and messages/s."""
         self._stage = stage
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)

@@ -24,7 +24,7 @@ from drld.ebpf.ring import HEADER, Ring
 from drld.errors import DatapathError
 
 FUNCTIONS = {4: "tcp_v4_rcv", 6: "tcp_v6_rcv"}
-"""By the version of IP."""
+"""The traced function, by the version of IP."""
 
 _RECORD = struct.Struct(f"={HEADER}QI20s")
 """Time (monotonic, ns), bytes from the TCP header on, and the TCP header."""
@@ -68,7 +68,7 @@ class Tracer:
 
 
 class _Layout(NamedTuple):
-    """What the running kernel says of itself."""
+    """The type information of the running kernel."""
 
     function: int
     """BTF number of the traced function."""
@@ -83,9 +83,9 @@ _BTF_HEADER = struct.Struct("=HBBIIIII")
 _WORDS = struct.Struct("=III")
 _STRUCT, _FUNCTION = 4, 12
 _MORE_BYTES = {1: 4, 3: 12, 14: 4, 17: 4}
-"""Of a type, behind its first 12 bytes: integer, array, variable, tag."""
+"""Bytes of a type after its first 12, for an integer, an array, a variable or a tag."""
 _ELEMENT_BYTES = {_STRUCT: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
-"""Of each member, value or parameter: structure, union, enumeration, prototype, section."""
+"""Bytes of each member, value or parameter of a type, by the type's kind."""
 
 
 def _layout(function: str) -> _Layout:

@@ -63,10 +63,10 @@ class Fleet:
         self.names = [f"l{number}" for number in range(nodes)]
         self.bytes_sent = 0
         self.payload_sent = 0
-        """The same without the headers and tags of datagrams."""
+        """The bytes without the headers and tags of datagrams."""
         self.messages = 0
         self.last_sent_ns = START_NS
-        """Of the last message: then nobody has anything to tell."""
+        """Time of the last message, after which no limiter has news to tell."""
         self.log: list[tuple[int, int]] = []
         """Time, ns, and bytes of each message."""
         self._make = make
@@ -165,7 +165,7 @@ class Fleet:
 
     @property
     def settled(self) -> bool:
-        """Whether nobody has anything to tell."""
+        """Whether no limiter has news to tell."""
         return all(replica.settled for replica in self.replicas)
 
     def buckets(self, user: int) -> list[Bucket]:

@@ -84,7 +84,7 @@ class Run:
         self._left = 0
 
     def carry_out(self, data: list[Request]) -> None:
-        """Send the requests, and wait until nobody has anything to tell."""
+        """Send the requests, and wait until no limiter has news to tell."""
         self._end_ms = data[-1].at_ms
         sampled = 0
         for request in data:

@@ -65,7 +65,7 @@ class Mailbox:
         return self._lives.mine
 
     def send(self, peer: str, kind: int, body: Any) -> int | None:
-        """Send a message to a peer; nobody here asks for its number."""
+        """Send a message to a peer; it has no number, because no caller here needs one."""
         codec = codec_of(kind)
         if codec.numbered:
             self.control_sent += 1

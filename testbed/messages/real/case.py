@@ -20,7 +20,7 @@ class RealCase(Case):
 
     @property
     def depth(self) -> int:
-        """Of the envelope, messages; the burst must be given."""
+        """Burst of the envelope, messages; the case must state it."""
         assert self.burst is not None
         return self.burst
 

@@ -1,4 +1,4 @@
-"""What publishers and subscribers say to brokers: the least of MQTT 3.1.1 and of NATS.
+"""The frames of publishers and subscribers for brokers: the least of MQTT 3.1.1 and of NATS.
 
 It shares no code with drld, because what it counts judges drld.
 """
@@ -21,13 +21,13 @@ Protocol = Literal["mqtt", "nats"]
 
 
 class Message(NamedTuple):
-    """What a payload says."""
+    """The fields of a payload."""
 
     publisher: int
     number: int
-    """Of the publisher's messages, from 0."""
+    """Number among the publisher's messages, from 0."""
     scheduled_ns: int
-    """When it was to be sent, ns of the monotonic clock."""
+    """Scheduled sending time, ns of the monotonic clock."""
 
     def payload(self) -> bytes:
         """Its bytes."""
@@ -60,7 +60,7 @@ def greeting(protocol: Protocol, name: str, *, keep_alive_s: int = 0, clean: boo
 
 
 WELCOME = {"mqtt": b"\x20\x02\x00\x00", "nats": b"PONG\r\n"}
-"""How the broker's answer to a greeting ends."""
+"""The end of a broker's answer to a greeting."""
 
 
 def subscription(protocol: Protocol, topic: str | None = None, qos: int = 0) -> bytes:
@@ -109,9 +109,9 @@ class Delivery(NamedTuple):
     """A frame of a broker that is of interest to a client."""
 
     message: Message | None
-    """What a subscriber gets; None: a publisher's message is confirmed."""
+    """The payload for a subscriber; None: the frame confirms a publisher's message."""
     identifier: int
-    """Of MQTT's packet; 0: it has none."""
+    """Identifier of MQTT's packet; 0: it has none."""
     again: bool
     """Whether the broker says that it may have delivered it before."""
 

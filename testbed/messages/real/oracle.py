@@ -16,12 +16,12 @@ from drld.model import NS_PER_S
 
 
 class Verdict(NamedTuple):
-    """What was found, ns."""
+    """The findings about a bucket, ns."""
 
     early_ns: int
-    """By how much a message came before it may; negative: none did."""
+    """The most by which a message came too early; negative: none did."""
     late_ns: int
-    """By how much one came later than the ideal bucket lets it go."""
+    """The most by which a message came later than an ideal bucket would let it go."""
     needed_ns: int
     """The least l with which all windows keep to b + r (dt + l) + 1."""
 
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 
 
 def ideal(sent_ns: Sequence[int], rate: int, burst: int) -> list[int]:
-    """When the messages leave a bucket that they reach at these times, rounded down to ns.
+    """The times at which messages leave a bucket, by those at which they reach it, down to ns.
 
     Args:
         sent_ns: in their order.

@@ -37,7 +37,7 @@ class Limit:
     allocator: str | Mapping[str, object] = "static"
     """Its name, or a table of its name and parameters."""
     hold: str = "64MiB"
-    """What may wait at each broker: by default, the product's own default."""
+    """Most bytes that may wait at each broker: by default, the product's own default."""
 
 
 @dataclass(slots=True)

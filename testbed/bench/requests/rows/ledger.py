@@ -23,7 +23,7 @@ LIVE = 10
 
 
 def replica(keys: int) -> Replica:
-    """A replica with a bucket for each key; those that nobody asks for are at rest."""
+    """A replica with a bucket for each key; those without a request are at rest."""
     made = Replica(
         lambda _key: Ledger(POLICY, 1, INTERVAL_NS, MARGIN_NS),
         [f"l{number}" for number in range(1, LIMITERS)],
