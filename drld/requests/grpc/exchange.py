@@ -1,10 +1,9 @@
 """One connection of a gRPC server, without I/O: bytes come in, calls are answered, bytes go out.
 
 `h2` speaks HTTP/2 (RFC 9113). The rest is gRPC over HTTP/2
-(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). A message is a byte that says
-whether it is compressed, four bytes of length, and the bytes of the message. Complete calls wait
-for `next`, in their order, so the caller may do other work between two. A call that its client
-cancels meanwhile costs nothing more.
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). Complete calls wait for `next`,
+in their order, so the caller may do other work between two. A call that its client cancels
+meanwhile costs nothing more.
 
 Strangers write the input, so everything has a bound (`drld.requests.grpc.bounds`).
 """
@@ -12,10 +11,8 @@ Strangers write the input, so everything has a bound (`drld.requests.grpc.bounds
 from __future__ import annotations
 
 import math
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from h2.errors import ErrorCodes
@@ -37,56 +34,25 @@ from drld.requests.grpc.bounds import (
     ANSWER_S,
     CALL_S,
     DRAIN_S,
-    FRAMES_OF_CALL,
     IDLE_S,
     MAX_CALLS,
     MAX_HEADER_BYTES,
     MAX_HELD_BYTES,
-    MAX_MESSAGE_BYTES,
     MAX_SILENT_BYTES,
     MAX_UNREAD_BYTES,
-    SPARE_FRAMES,
-    SPARE_FRAMES_PER_S,
     TAKEN_BYTES,
 )
 from drld.requests.grpc.call import CallError, Handler, Handlers, Origin, Status
-from drld.requests.grpc.headers import CallHead, failure, read_head
+from drld.requests.grpc.headers import failure, read_head
 from drld.requests.grpc.http2 import Headers, Http2
+from drld.requests.grpc.open_call import OpenCall, framed
+from drld.requests.grpc.spare_frames import SpareFrames
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of HTTP/2 (RFC 9113, 3.4)."""
 _LAST_STREAM = 2**31 - 1
-_HEAD = struct.Struct(">BI")
-"""The head of a message: whether it is compressed, and its length."""
 _ANSWERED: Headers = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _DONE: Headers = ((b"grpc-status", b"0"),)
-
-
-@dataclass(slots=True)
-class _Call:
-    """A stream of HTTP/2 whose call is not answered yet."""
-
-    head: CallHead
-    give_up: float
-    """The time at which the client stops waiting."""
-    deadline: float
-    """The time at which the server ends the call if nothing changes."""
-    received: bytearray = field(default_factory=bytearray)
-    message: bytes | None = None
-    ended: bool = False
-    """Whether everything that the client sends is here."""
-    settled: bool = False
-    """Whether the end of the call is ready; later messages are not read."""
-    begun: bool = False
-    """Whether an answer has begun."""
-    unsent: bytes = b""
-    """The bytes that the client does not take yet."""
-    blocked: bool = False
-    """Whether the client did not take some bytes; the bytes after them share their deadline."""
-    last: Headers | None = None
-    """The trailers after that; None: they are not known yet."""
-    stays: bool = False
-    """Whether the call is answered, and waits for its farewell."""
 
 
 class Asked(NamedTuple):
@@ -113,7 +79,7 @@ class Exchange:
         self._http = Http2(MAX_CALLS, MAX_HEADER_BYTES, (_ANSWERED, _DONE))
         self._http.initiate_connection()
         self._out = b""
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, OpenCall] = {}
         self._ready: deque[tuple[int, bytes | Headers]] = deque()
         """Messages, and the ends of calls that no message answers. They wait until all frames are
         read: `h2` has read the next frames already when it reports one."""
@@ -122,7 +88,7 @@ class Exchange:
         self._held = self._unread = self._silent = self._taken = self._staying = 0
         self._last_headers: Sequence[Any] = ()
         self._last_head = read_head((), handlers, client)
-        self._spare, self._spared_at = float(SPARE_FRAMES), now
+        self._spare = SpareFrames(now)
         self._idle_until = now + CALL_S
         self._draining = False
         self.over = False
@@ -167,7 +133,7 @@ class Exchange:
         elif replied:
             # Late frames of a call that is over.
             self._silent = 0
-            self._spare_frame(None, now)
+            self._spare.count(now)
         else:
             self._silent += len(data)
         for event in events:
@@ -180,7 +146,7 @@ class Exchange:
             for stream, call in list(self._calls.items()):
                 if call.unsent:
                     self._pump(stream, call, now)
-        if self._spare < 0 or self._silent > MAX_SILENT_BYTES:
+        if self._spare.exceeded or self._silent > MAX_SILENT_BYTES:
             self._give_up()
 
     def next(self, now: float) -> Asked | None:
@@ -195,9 +161,9 @@ class Exchange:
             elif now >= call.give_up:
                 self.fail(stream, Status.DEADLINE_EXCEEDED, "the deadline has passed")
             else:
-                if call.message is not None:
-                    call.message = None
-                    self._held -= _HEAD.size + len(message)
+                self._held -= call.held
+                call.message = None
+                self._held += call.held
                 return Asked(stream, call.head.handler, message, call.head.origin)
         return None
 
@@ -208,8 +174,7 @@ class Exchange:
         if not call.begun:
             self._http.send_headers(stream, _ANSWERED)
             call.begun = True
-        call.unsent += _HEAD.pack(0, len(message)) + message
-        self._unread += _HEAD.size + len(message)
+        self._add(call, message)
         if call.head.handler.farewell is not None and not self._draining:
             call.stays, call.deadline = True, call.give_up
             self._staying += 1
@@ -250,11 +215,9 @@ class Exchange:
                 if call.stays:
                     self._say_farewell(stream, call, now)
 
-    def _say_farewell(self, stream: int, call: _Call, now: float) -> None:
+    def _say_farewell(self, stream: int, call: OpenCall, now: float) -> None:
         """End a call that has stayed open."""
-        message = call.head.handler.farewell or b""
-        call.unsent += _HEAD.pack(0, len(message)) + message
-        self._unread += _HEAD.size + len(message)
+        self._add(call, call.head.handler.farewell or b"")
         call.stays, call.last = False, _DONE
         self._staying -= 1
         self._pump(stream, call, now)
@@ -268,7 +231,7 @@ class Exchange:
             self._last_head = read_head(event.headers, self._handlers, self._client)
         head, stream = self._last_head, event.stream_id
         give_up = math.inf if head.timeout is None else now + head.timeout
-        self._calls[stream] = call = _Call(head, give_up, min(now + CALL_S, give_up))
+        self._calls[stream] = call = OpenCall(head, give_up, min(now + CALL_S, give_up))
         if not self._draining:
             self._idle_until = now + IDLE_S
         if head.refusal is not None:
@@ -285,50 +248,24 @@ class Exchange:
         call = self._calls.get(stream)
         if call is None or call.settled:
             return
-        call.received += event.data
-        self._held += len(event.data)
+        error, before = None, call.held
         try:
-            self._take(stream, call, now)
-            if self._held > MAX_HELD_BYTES:
-                text = f"messages that have begun must have {MAX_HELD_BYTES} bytes at most"
-                raise CallError(Status.RESOURCE_EXHAUSTED, text)
-        except CallError as error:
-            self._settle(stream, call, failure(error.status, str(error)))
-
-    def _take(self, stream: int, call: _Call, now: float) -> None:
-        """Take the complete messages of a call.
-
-        Raises:
-            CallError: the call may not have them.
-        """
-        received = call.received
-        while len(received) >= _HEAD.size:
-            compressed, size = _HEAD.unpack_from(received)
-            if compressed:
-                status = Status.UNIMPLEMENTED if call.head.compressed else Status.INTERNAL
-                raise CallError(status, "messages must not be compressed")
-            if size > MAX_MESSAGE_BYTES:
-                text = f"a message must have {MAX_MESSAGE_BYTES} bytes at most"
-                raise CallError(Status.RESOURCE_EXHAUSTED, text)
-            size += _HEAD.size
-            if len(received) < size:
-                break
-            if call.message is not None:
-                raise CallError(Status.UNIMPLEMENTED, "a call must have one message")
-            message = bytes(received[_HEAD.size : size])
-            del received[:size]
-            if call.head.handler.streams:
-                self._held -= size
+            for message in call.messages(event.data):
                 self._ready.append((stream, message))
                 if not call.blocked:
                     call.deadline = min(now + CALL_S, call.give_up)
-            else:
-                call.message = message
+        except CallError as raised:
+            error = raised
+        self._held += call.held - before
+        if error is None and self._held > MAX_HELD_BYTES:
+            text = f"messages that have begun must have {MAX_HELD_BYTES} bytes at most"
+            error = CallError(Status.RESOURCE_EXHAUSTED, text)
+        if error is not None:
+            self._settle(stream, call, failure(error.status, str(error)))
 
     def _ended(self, event: StreamEnded, _: float) -> None:
         stream = event.stream_id
-        if self._spare < SPARE_FRAMES:
-            self._spare = min(self._spare + FRAMES_OF_CALL, SPARE_FRAMES)
+        self._spare.completed()
         call = self._calls.get(stream)
         if call is None:
             return
@@ -345,7 +282,7 @@ class Exchange:
         else:
             self._ready.append((stream, call.message))
 
-    def _settle(self, stream: int, call: _Call, headers: Headers) -> None:
+    def _settle(self, stream: int, call: OpenCall, headers: Headers) -> None:
         """End a call after the messages that are ready."""
         call.settled = True
         self._ready.append((stream, headers))
@@ -367,15 +304,18 @@ class Exchange:
         # `h2` sends nothing after this. Calls are answered as they come, so hardly any is lost.
         self.over = True
 
-    def _spare_frame(self, _: Event | None, now: float) -> None:
-        """Count a frame that completes no call."""
-        refill = (now - self._spared_at) * SPARE_FRAMES_PER_S
-        self._spare = min(self._spare + refill, SPARE_FRAMES) - 1
-        self._spared_at = now
+    def _spare_frame(self, _: Event, now: float) -> None:
+        self._spare.count(now)
 
     # Answers
 
-    def _pump(self, stream: int, call: _Call, now: float) -> None:
+    def _add(self, call: OpenCall, message: bytes) -> None:
+        """Add a message to the answer of a call."""
+        data = framed(message)
+        call.unsent += data
+        self._unread += len(data)
+
+    def _pump(self, stream: int, call: OpenCall, now: float) -> None:
         """Send as much of an answer as the client takes."""
         http = self._http
         while call.unsent:
@@ -394,7 +334,7 @@ class Exchange:
         elif call.stays:
             call.blocked, call.deadline = False, call.give_up
 
-    def _end(self, stream: int, call: _Call, headers: Headers) -> None:
+    def _end(self, stream: int, call: OpenCall, headers: Headers) -> None:
         """Send the trailers of a call, or all of its answer."""
         if not call.begun and headers[0][0] != b":status":
             headers = (*_ANSWERED, *headers)
@@ -407,8 +347,7 @@ class Exchange:
     def _forget(self, stream: int) -> None:
         call = self._calls.pop(stream)
         self._staying -= call.stays
-        message = 0 if call.message is None else len(call.message) + _HEAD.size
-        self._held -= len(call.received) + message
+        self._held -= call.held
         self._unread -= len(call.unsent)
 
     def _give_up(self) -> None:
