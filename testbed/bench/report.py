@@ -17,9 +17,10 @@ from testbed.provenance import conditions
 
 PAGE = Page("performance", "Benchmarks", "scripts/bench --docs", "../docs/performance.md", ["all"])
 FIGURE = "performance.png"
+_OF_REQUESTS = ["requests", "requests-memory", "requests-ticks", "rls"]
 REQUESTS = Page(
-    "requests", "Decisions on requests", "scripts/bench requests requests-memory --docs",
-    "../docs/replicated-buckets.md", ["requests", "requests-memory"],
+    "requests", "Decisions on requests", f"scripts/bench {' '.join(_OF_REQUESTS)} --docs",
+    "../docs/replicated-buckets.md", _OF_REQUESTS,
 )  # fmt: skip
 """A section for each benchmark, so that each may be measured alone."""
 HOP = Page(

@@ -15,6 +15,7 @@ from drld.client.protocol.frame import MAX_CHECKS
 from drld.model import Enforcement
 from drld.requests.spec import RequestMatch
 from testbed.bench import report
+from testbed.bench.registry import BENCHMARKS
 from testbed.bench.requests import hammer, memory, ticks
 from testbed.bench.requests.contest import Entry, Scene, entries
 from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
@@ -116,3 +117,10 @@ def test_each_benchmark_has_its_section_of_a_page() -> None:
     found = report.sections(report.REQUESTS, result)
     assert [*found] == ["requests-memory"]
     assert "of keys" in found["requests-memory"]
+
+
+def test_a_page_drops_the_section_of_no_benchmark() -> None:
+    pages = {name: it.page for name, it in BENCHMARKS.items() if it.page is not report.PAGE}
+    assert {page.name for page in pages.values()} == {"requests", "hop"}
+    for name, page in pages.items():
+        assert f"<!-- {name} -->" in page.updated("", {name: "measured"})
