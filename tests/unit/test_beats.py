@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from testbed.beats import Beats
+from testbed.beats import Beats, kept
 
 
 def test_each_processor_is_watched_while_it_is_entered() -> None:
@@ -17,3 +17,11 @@ def test_each_processor_is_watched_while_it_is_entered() -> None:
     assert beats.take() >= 0
     # What was told once is not told again.
     assert beats.take() == 0
+
+
+def test_a_share_of_the_beats_may_be_later() -> None:
+    late_s = [0.3, *(0.001 for _ in range(98)), 0.002]
+    assert kept(late_s, 1.0) == 0.3
+    assert kept(late_s, 0.99) == 0.002
+    assert kept(late_s, 0.98) == 0.001
+    assert kept([], 0.99) == 0
