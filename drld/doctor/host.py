@@ -146,6 +146,8 @@ class File:
     mode: int | None
     """`st_mode`; None: it does not exist."""
     owner: int = 0
+    full: bool = False
+    """Whether its disk has no room for users other than root."""
 
 
 def files(facts: Sequence[File], daemon_uid: int) -> Iterator[Finding]:
@@ -166,6 +168,13 @@ def files(facts: Sequence[File], daemon_uid: int) -> Iterator[Finding]:
         )
     if facts and sound:
         yield ok("files", "only root and the daemon's user can change them")
+    if full := [file.path for file in facts if file.full]:
+        yield remark(
+            "disk",
+            f"no space left for {', '.join(full)}",
+            "limits stay in force, but changes, history and caches cannot be saved",
+            f"df {' '.join(full)}   # and df -i; free the disk",
+        )
 
 
 def drop_ins(directory: str, ignored: Sequence[str]) -> Iterator[Finding]:

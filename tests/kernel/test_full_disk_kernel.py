@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,19 @@ def test_a_daemon_starts_and_stops_in_order_while_its_log_cannot_be_written(
     assert daemon.limit("customer-a")["rate_bps"] == 10_000
     assert daemon.stop() == 0
     assert daemon.log == ""
+
+
+def test_the_doctor_names_files_on_a_full_disk(disk: Path) -> None:
+    config = disk / "lim1.toml"
+    config.write_text('limit = []\n[limiter]\nname = "lim1"\nlisten = "127.0.0.1:7946"\n')
+    for full in (False, True):
+        if full:
+            fill(disk)
+        report = json.loads(
+            preloaded.run("drld.cli", "doctor", "--config", str(config), "--json").stdout
+        )
+        what = [it["what"] for it in report["findings"] if it["check"] == "disk"]
+        assert what == ([f"no space left for {config}"] if full else [])
 
 
 def test_commands_on_a_full_disk_leave_no_part_of_a_file(disk: Path) -> None:

@@ -20,6 +20,8 @@ from drld.spec import LimiterSpec
 
 PROC = Path("/proc")
 CACHE = Path("/var/cache/drld")
+STATE = Path("/var/lib/drld")
+"""The folder that systemd gives the unit for its history."""
 CAP_NET_ADMIN = 12
 
 _IP_MTU, _IPV6_MTU = 14, 24
@@ -192,6 +194,7 @@ def files(spec: LimiterSpec, file: str) -> list[File]:
         "configuration file mode": file,
         "drop-ins mode": str(drop_ins(file)),
         "compiled programs": str(CACHE),
+        "history": str(STATE),
     }
     used["control directory"] = str(Path(spec.control).parent)
     if spec.registry is not None:
@@ -201,10 +204,13 @@ def files(spec: LimiterSpec, file: str) -> list[File]:
 
 def _file(use: str, path: str) -> File:
     try:
-        found = Path(path).stat()
+        found, disk = Path(path).stat(), os.statvfs(path)
     except OSError:
         return File(use, path, None)
-    return File(use, path, found.st_mode, found.st_uid)
+    # A file system without a table of inodes has `f_files` 0; a read-only image has no room at all.
+    full = disk.f_bavail == 0 or (disk.f_files > 0 and disk.f_favail == 0)
+    full = full and not disk.f_flag & os.ST_RDONLY
+    return File(use, path, found.st_mode, found.st_uid, full)
 
 
 def not_read(file: str) -> list[str]:
