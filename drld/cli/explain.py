@@ -282,7 +282,7 @@ def _captured(plane: ModuleType, stream: IO[bytes], words: str) -> Iterator[Capt
 
 
 def _overall(rows: Sequence[Explanation]) -> tuple[str, str | None]:
-    """What happens to an item, and the limit that refuses it, marks it or makes it wait."""
+    """The verdict on an item, and the limit that refuses it, marks it or makes it wait."""
     for verdict in ("drop", "mark", "wait"):
         for row in rows:
             if row["verdict"] == verdict:

@@ -61,10 +61,10 @@ async def serve(
     """Serve the control API on a unix socket until cancelled; then remove the socket.
 
     Args:
-        backend: what answers.
-        path: of the socket.
-        group: that may open it, besides the daemon's user; by default the daemon's own.
-        turns: shared with the daemon's other servers.
+        backend: the object that answers.
+        path: the path of the socket.
+        group: the group that may open it, beside the daemon's user; None: the daemon's own.
+        turns: the turns that all servers of the daemon share.
         task_status: started when the socket is there.
 
     Raises:
@@ -89,10 +89,10 @@ def claimed(
     """A unix socket that listens, as long as the context lasts; then the file is removed.
 
     Args:
-        path: of the socket.
-        group: that it belongs to; by default the daemon's own.
-        key: of the configuration, for messages.
-        mode: of the file.
+        path: the path of the socket.
+        group: the group that it belongs to; None: the daemon's own.
+        key: the key of the configuration that names it, for messages.
+        mode: the mode of its file.
 
     Raises:
         ConfigError: the socket cannot be made, or another daemon answers on it.

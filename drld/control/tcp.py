@@ -66,10 +66,10 @@ async def serve_http(
     """Serve figures on these addresses until cancelled.
 
     Args:
-        backend: what answers.
+        backend: the object that answers.
         listen: addresses and ports.
         tls: makes the context of a new connection; None is no TLS.
-        turns: shared with the daemon's other servers.
+        turns: the turns that all servers of the daemon share.
         page: whether to show the page, too.
         task_status: started when all addresses are bound, with these and their ports.
 

@@ -44,9 +44,9 @@ class Applier:
 
         Args:
             file: the configuration of the file, with the table `[registry]`.
-            path: of the file, for messages.
-            registry: what is known of the registry.
-            keys: of the fleet.
+            path: the path of the file, for messages.
+            registry: the limiter's knowledge of the registry.
+            keys: the fleet's keys in etcd.
             prepare: does the slow part of `reconfigure`.
             reconfigure: puts a configuration into force, or raises ConfigError or DatapathError.
         """

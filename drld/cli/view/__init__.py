@@ -1,1 +1,1 @@
-"""What `drlctl top` draws: functions of samples, the operator's choices and the screen."""
+"""The frames of `drlctl top`: functions of samples, the choices of the operator and the screen."""

@@ -25,7 +25,7 @@ _HELP_ONE = "q quit  esc back to all limits  p pause"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the operator chose."""
+    """The choices of the operator."""
 
     sort: SortKey = "demand"
     find: str = ""
@@ -50,7 +50,7 @@ class View:
 
 
 class Seen(NamedTuple):
-    """What the daemon said last."""
+    """The last answers of the daemon, and texts about them."""
 
     status: StatusReport
     limits: Sequence[LimitReport]
