@@ -21,13 +21,14 @@ from drld.requests.datapath import RequestDatapath
 from drld.requests.front.grpc_connection import GrpcConnection
 from drld.requests.grpc import bounds
 from drld.requests.grpc.bounds import CALL_S
+from drld.requests.grpc.call import Handler, Origin
 from drld.requests.spec import ITEM, RequestMatch
 from tests.certificates import trusting
 
 from ...certificates import authority, signed
 from ...rls_messages import METHOD, SERVICE, request
 from .fronts import GET, front, of_files
-from .grpc_peer import framed, kinds_of
+from .grpc_peer import UNARY, Client2, framed, kinds_of
 from .made import bucket, limit, limited, of_plan
 
 CALLS = 1000
@@ -206,6 +207,39 @@ async def test_a_client_that_does_not_read_has_so_much_time(
         await Caller(mine).begin()
         began = trio.current_time()
     assert trio.current_time() - began == pytest.approx(bounds.ANSWER_S)
+
+
+async def test_a_call_whose_client_gave_up_during_a_turn_of_others_is_not_decided(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    decided: list[bytes] = []
+
+    def decide(message: bytes, _: Origin) -> bytes:
+        decided.append(message)
+        autojump_clock.jump(1.0)  # Longer than a turn.
+        return message
+
+    class Slow(Turns):
+        """Turns that come when others have worked for two seconds."""
+
+        async def wait(self) -> None:
+            await trio.sleep(2.0 if decided else 0.0)
+
+    mine, other = trio.testing.memory_stream_pair()
+    connection = GrpcConnection({UNARY: Handler(decide)}, Slow(), other, Client("x"))
+    peer = Client2()
+    # Its own server has had the preface.
+    peer.http = sent = H2Connection(H2Configuration(client_side=True))
+    sent.initiate_connection()
+    for message, timeout in ((b"first", "9S"), (b"given up", "2S"), (b"third", "9S")):
+        stream = peer.begin(UNARY, grpc_timeout=timeout)
+        sent.send_data(stream, framed(message), end_stream=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.serve)
+        await mine.send_all(sent.data_to_send())
+        await trio.sleep(20)
+        nursery.cancel_scope.cancel()
+    assert decided == [b"first", b"third"]
 
 
 async def rest_of(stream: trio.abc.Stream) -> bytes:
