@@ -1,4 +1,4 @@
-"""Allocators: who may forward how much (docs/architecture.md). One line each."""
+"""The allocators by name: rules that divide a rate among limiters (docs/allocators.md)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What an allocator is: a function from demand and global view to an `Enforcement`.
+"""An allocator: a function from demand and global view to an `Enforcement`.
 
-A new allocator is one file with one class, and one line in `drld/allocators/__init__.py`.
-Whatever state a class keeps (FPS keeps its weight) changes only in `allocate`, so that the
-daemon, the simulator and the tests drive the same code.
+A new allocator is one file with one class, and one line in `drld/allocators/__init__.py`. Its state
+(FPS keeps its weight) changes only in `allocate`, so that the daemon, the simulator and the tests
+drive the same code.
 """
 
 from __future__ import annotations

@@ -1,23 +1,30 @@
 """The limit's bucket at a limiter with `fair`: its fill rate, its depth and its account.
 
+    L               the limit
+    s               the static share of this limiter
+    D               the age of news: the longest time until all peers know a new weight
+    w, m            the weight of this limiter; the least that it told in the last D
+    W, V            the sum of its peers' weights as it believes it; the least of the last D
+    x = m / (m + W) the *strict share*; those of a fleet sum to 1 at most
+
 Fill rate
 
-The bucket is filled at the local limit l = L w / (w + W), where w is the weight of this limiter, W
-the sum of its peers' weights and L the limit. But peers learn only after a while that a weight has
-risen. So the fill rate is no more than
+The local limit is L w / (w + W). But peers learn only after a while that a weight has risen, and
+do not make room before. So a fill rate exceeds the strict share by no more than the factor `rise`:
 
-    max(rise L m / (m + W), static share)       rise = max(min(1, RISE W' / W) RISE, 1)
+    fill rate = L min(w / (w + W), max(rise x, s))
+    rise      = max(1, RISE min(1, RISE V / W))
 
-where m is the least weight that this limiter told in the last D, the age of news, and W' the least
-sum of its peers' weights that it believed in that time. So a limiter that grows alone has its share
-at once. Weights that swing by less than `RISE` do not change that. If a whole fleet wakes up, W' is
-small, and the limiters have the limit together, instead of each having all of it. L m / (m + W) is
-the *strict share*; those of a fleet sum to L at most. An account bounds the bytes of any traffic
-(drld.allocators.loan): in a time t the fleet forwards at most (1 + margin) L t + B. `margin = 0` is
-the strict rule. B is the sum, over the limiters, of
+A limiter that grows alone has its share at once, even if other weights swing by up to `RISE`. If a
+whole fleet wakes up, V is small, and the limiters share the limit instead of having all of it each.
 
-    burst min(sqrt(x), 2 x)       x the strict share over L; 2 bursts in sum at most
-    + max(2 D, LOAN_S) s L        s the static share; at least s times the burst
+Account
+
+An account bounds the bytes of any traffic (drld.allocators.loan). In a time t the fleet forwards at
+most (1 + margin) L t + B; `margin = 0` is the strict rule. B is the sum, over the limiters, of
+
+    burst min(sqrt(x), 2 x)       2 bursts in sum at most
+    + max(2 D, LOAN_S) s L        at least s times the burst
     + DEPTH_ITEMS packets         or DEPTH_S of the static share, but at least IDLE_ITEMS packets
 
 and of (1 + margin) L times an interval, since the account is cut at ticks only. With super-packets
@@ -27,12 +34,16 @@ Depth
 
 Flows that share a bucket do not all lose packets at once. So the depth falls with the square root
 of the rate (Appenzeller et al., "Sizing router buffers", SIGCOMM 2004), as long as the depths sum
-to two bursts. An idle limiter has a depth of `IDLE_S` of its static share, and `IDLE_ITEMS` packets
-more. A limiter with a trickle has no more, or a fleet that wakes up after keepalives would have
-`DEPTH_ITEMS` packets each. A limiter whose traffic came in bursts lately has a depth of the largest
-one, up to a whole burst (drld.allocators.burst_need). A limiter claims the tokens that its bucket
-lacks of these depths, or its account, as a flow claims its rate. So tokens go only to limiters that
-want them.
+to two bursts. Three kinds of limiters have other depths:
+
+- idle, or with a trickle: `IDLE_S` of its static share and `IDLE_ITEMS` packets. Otherwise a fleet
+  that wakes up after keepalives would have `DEPTH_ITEMS` packets at each limiter;
+- with other traffic: at least `DEPTH_ITEMS` packets;
+- with bursts lately: its largest burst, up to that of the limit (drld.allocators.burst_need).
+
+A limiter claims the tokens that its bucket lacks of an idle limiter's depth or of its burst, and
+those that its account lacks, as a flow claims its rate. So tokens go only to limiters that want
+them.
 
 Units: rates tokens/s, sizes tokens, weights flows. Invariant: the tokens of the bucket never exceed
 the account.

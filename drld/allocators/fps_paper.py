@@ -24,8 +24,8 @@ Both r_i and f are drld's estimates (drld.estimate). f is smoothed more than lin
 r_i's own filter, the fastest of n flows would be faster, and the split would lean further.
 
 Units: rates tokens/s, weights dimensionless. Invariants: 0 <= l_i <= L; the appendix's fixed point
-w_i = l_i a_i / (l_i - B_i) holds (tests/property). drld.allocators.fps lists
-the differences of `fps`, with reasons.
+w_i = l_i a_i / (l_i - B_i) holds (tests/property). drld.allocators.fps lists the differences of
+`fps`, with reasons.
 """
 
 from __future__ import annotations

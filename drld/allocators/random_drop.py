@@ -7,10 +7,10 @@ A limiter that may forward l of the r that it is offered drops each packet with 
 So the expected number of drops is a bucket's, without its bursts. While p is wrong, nothing bounds
 what passes. drld adds two things (effects: docs/conservative-rule.md):
 
-Lead. Demand filter, round trip and gossip together turn p by nearly half a period against TCP's
-congestion avoidance, at some 7 rad/s, where the loop's gain is still 1. The forwarded rate swings,
-by a fifth of the limit with ten flows. Lead damps such a loop: evidence of change passes the filter
-in part. The mean stays, so the aggregate does.
+Lead. The demand filter, the round trip and gossip delay p by nearly half a period of TCP's
+congestion avoidance, at some 7 rad/s, where the loop's gain is still 1. So the forwarded rate
+swings, by a fifth of the limit with ten flows. The lead damps the loop, because a part of each
+change passes the filter at once. The mean stays the same, and so does the aggregate.
 
     r = (1 - lead) * filtered rate + lead * rate of the last interval
 
