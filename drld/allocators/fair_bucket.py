@@ -13,10 +13,10 @@ The local limit is L w / (w + W). But peers learn only after a while that a weig
 do not make room before. So a fill rate exceeds the strict share by no more than the factor `rise`:
 
     fill rate = L min(w / (w + W), max(rise x, s))
-    rise      = max(1, RISE min(1, RISE V / W))
+    rise      = max(1, RISE min(1, SWING (m + V) / (m + W)))
 
-A limiter that grows alone has its share at once, even if other weights swing by up to `RISE`. If a
-whole fleet wakes up, V is small, and the limiters share the limit instead of having all of it each.
+A limiter that grows alone has its share at once. If a whole fleet wakes up, m and V are small, and
+the limiters share the limit instead of having all of it each.
 
 Account
 
@@ -55,12 +55,16 @@ import math
 
 from drld.allocators.base import InForce
 from drld.allocators.burst_need import BurstNeed
+from drld.allocators.fair_wants import WHOLE
 from drld.allocators.loan import LoanAccount
 from drld.model import NS_PER_S, Demand, GlobalView
 
 RISE = 2.0
-"""Factor by which a limiter may exceed its strict share if its peers have grown by no more. With 1,
-a flow that joins a busy limiter has its share after 0.4 s; with 2, at once."""
+"""Factor by which a limiter may exceed its strict share. With 1, a flow that joins a busy limiter
+has its share after 0.4 s; with 2, at once."""
+SWING = 1 / WHOLE
+"""Factor by which the fleet's weights may grow within the age of news before `RISE` falls. The
+weight of a single flow swings by as much, when its packets are refused."""
 IDLE_S = 0.15
 """Depth of an idle limiter in seconds of its static share. A fleet that wakes up together
 forwards no more than that at once."""
@@ -167,16 +171,12 @@ def _rates(weight: float, view: GlobalView, limit: InForce) -> tuple[float, floa
         return local_limit, limit.rate
     # The next weight counts as told: peers may use it before this limiter's next tick.
     least = min(view.told, weight)
-    strict = limit.rate * least / (least + view.remote) if least else 0.0
-    fill_rate = min(local_limit, max(_rise(view) * strict, limit.static_rate))
+    known = least + view.remote
+    strict = limit.rate * least / known if least else 0.0
+    rise = RISE * min(SWING * (least + view.least_remote) / known, 1.0) if least else 1.0
+    fill_rate = min(local_limit, max(max(rise, 1.0) * strict, limit.static_rate))
     # While no limiter has a demand, each has its static share.
     return fill_rate, strict if total else limit.static_rate
-
-
-def _rise(view: GlobalView) -> float:
-    """Factor by which the fill rate may exceed the strict share: less while all peers grow."""
-    grown = view.remote / view.least_remote if view.least_remote else math.inf
-    return max(RISE * min(RISE / grown, 1.0), 1.0) if view.remote else RISE
 
 
 def _idle_depth(limit: InForce) -> float:

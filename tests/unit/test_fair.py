@@ -249,16 +249,17 @@ def test_a_limit_rises_to_twice_what_all_have_heard_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least_remote", "rise"),
-    [(5.0, 2.0), (4.0, 1.6), (2.0, 1.0), (0.0, 1.0)],
-    ids=["swing", "growth", "more-growth", "wake-up"],
+    ("told", "least_remote", "rise"),
+    [(5.0, 45.0, 2.0), (5.0, 20.0, 2.0), (5.0, 10.0, 1.2), (5.0, 5.0, 1.0), (0.5, 0.0, 1.0)],
+    ids=["no-growth", "swing", "growth", "more-growth", "wake-up"],
 )
-def test_a_limit_rises_less_while_its_peers_grow_more_than_it_may(
-    least_remote: float, rise: float
+def test_a_limit_rises_less_while_the_fleet_grows(
+    told: float, least_remote: float, rise: float
 ) -> None:
-    view = believed(10.0, told=5.0, least_remote=least_remote)
-    found = make().allocate(demand(*greedy(90)), view, in_force(), TICK_NS)
-    assert found.local_limit == pytest.approx(rise * LIMIT * 5 / 15, rel=1e-5)
+    view = believed(95.0, told, least_remote=least_remote)
+    limit = in_force(static_rate=0.0)
+    found = make().allocate(demand(*greedy(90)), view, limit, TICK_NS)
+    assert found.local_limit == pytest.approx(rise * LIMIT * told / (told + 95), rel=1e-5)
 
 
 def test_what_is_told_next_counts_as_told() -> None:
