@@ -34,11 +34,11 @@ class HandOver:
     __slots__ = ("_broker", "_client", "_farewell", "_goodbye", "_polite", "_step")
 
     def __init__(
-        self, protocol: Protocol, who: Client, client: ClientEnd, broker: BrokerEnd
+        self, protocol: Protocol, words: Client, client: ClientEnd, broker: BrokerEnd
     ) -> None:
-        """Begin before the first step; `who` is what the client says of itself."""
+        """Begin before the first step; `words` are the client's own words about itself."""
         self._farewell = protocol.farewell
-        self._goodbye = protocol.goodbye(who)
+        self._goodbye = protocol.goodbye(words)
         self._client = client
         self._broker = broker
         self._step = 1

@@ -1,4 +1,4 @@
-"""The beginning of one connection: who the client is, and whether the broker accepts it.
+"""The beginning of one connection: the client's identifier, and the broker's verdict on it.
 
 The first message waits until the broker has accepted the client, and all frames behind it wait too.
 So a client that the broker refuses uses no tokens. Frames that are no messages pass, for the
