@@ -138,7 +138,9 @@ async def test_a_client_that_reads_no_acknowledgements_is_not_read(
         (connection,) = running.broker.connections
         link = connection.client.link
         assert link.sock is not None
+        # The kernel's buffers must be full before all messages are acknowledged.
         link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         flood = b"".join(publish("drop", b"", 1, number) for number in range(1, count))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.stream.send_all, flood)
