@@ -77,7 +77,7 @@ class Measurement:
     be held back, so that less arrives than they want to send."""
 
     def plus(self, later: Measurement) -> Measurement:
-        """The counters of two measurements in a row, without flows, backlog and saturation."""
+        """The counters of two measurements in a row, beside the flows of the first one."""
         return Measurement(
             self.interval_ns + later.interval_ns,
             self.arrived_tokens + later.arrived_tokens,
@@ -86,9 +86,11 @@ class Measurement:
             self.forwarded_items + later.forwarded_items,
             self.dropped_tokens + later.dropped_tokens,
             self.dropped_items + later.dropped_items,
-            marked_tokens=self.marked_tokens + later.marked_tokens,
-            marked_items=self.marked_items + later.marked_items,
-            owed_tokens=self.owed_tokens + later.owed_tokens,
+            self.flows,
+            self.hits,
+            self.marked_tokens + later.marked_tokens,
+            self.marked_items + later.marked_items,
+            self.owed_tokens + later.owed_tokens,
         )
 
 

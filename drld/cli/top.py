@@ -110,6 +110,7 @@ def _samples(daemon: Daemon, view: View, interval: float, rows: int, once: bool)
             if once:
                 return
         first = False
+        # The rest of the interval; rates need two samples that are an interval apart.
         time.sleep(max(due - time.monotonic(), 0.0))
 
 

@@ -125,13 +125,10 @@ class Clsact:
         """See `Attachment.others`."""
         with _explained(f"tc filter on interface {index} {direction.value}"):
             names = {_name(entry) or "" for entry in self._filters(index, direction)}
-        alive = running()
-        theirs = sorted({name.split(":")[1] for name in names if name.startswith(_PREFIX)})
-        return [
-            f"limiter {name}{'' if name in alive else NO_DAEMON}"
-            for name in theirs
-            if f"{_PREFIX}{name}:" != self._prefix
-        ]
+        theirs = {name for name in names if name.startswith(_PREFIX)}
+        limiters = sorted({it.split(":")[1] for it in theirs if not it.startswith(self._prefix)})
+        alive = running() if limiters else []
+        return [f"limiter {name}{'' if name in alive else NO_DAEMON}" for name in limiters]
 
     def _links(self) -> list[Any]:
         return list(self._netlink.get_links())

@@ -113,7 +113,7 @@ class Tcx:
         with _explained(index, direction):
             names = set(names_of(index, direction)) - {self._name}
         theirs = {name for name in names if name.startswith(_PREFIX)}
-        alive = {_program_name(limiter): limiter for limiter in running()}
+        alive = {_program_name(limiter): limiter for limiter in (running() if theirs else ())}
         return [
             f"limiter {alive[name]}"
             if name in alive
@@ -124,30 +124,30 @@ class Tcx:
     @contextmanager
     def _ours(self, index: int, direction: Direction) -> Iterator[list[Program]]:
         """This limiter's programs on a hook; an empty list if the interface is gone."""
-        with ExitStack() as opened:
-            ours = []
-            for identity in _attached(index, direction):
-                with suppress(FileNotFoundError):  # it was removed meanwhile
-                    program = Program.from_id(identity)
-                    opened.callback(program.close)
-                    if program.name() == self._name:
-                        ours.append(program)
-            yield ours
+        with _programs(index, direction) as programs:
+            yield [program for program in programs if program.name() == self._name]
 
 
-def names_of(index: int, direction: Direction) -> Iterator[str]:
+def names_of(index: int, direction: Direction) -> list[str]:
     """The names of all programs on a hook, in the order in which packets meet them.
 
     Raises:
         OSError, DatapathError: the kernel refuses to answer.
     """
-    for identity in _attached(index, direction):
-        with suppress(FileNotFoundError):  # it was removed meanwhile
-            program = Program.from_id(identity)
-            try:
-                yield program.name()
-            finally:
-                program.close()
+    with _programs(index, direction) as programs:
+        return [program.name() for program in programs]
+
+
+@contextmanager
+def _programs(index: int, direction: Direction) -> Iterator[list[Program]]:
+    """All programs on a hook; an empty list if the interface is gone."""
+    with ExitStack() as opened:
+        programs = []
+        for identity in _attached(index, direction):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                programs.append(program := Program.from_id(identity))
+                opened.callback(program.close)
+        yield programs
 
 
 def _program_name(limiter: str) -> str:

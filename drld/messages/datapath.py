@@ -63,8 +63,6 @@ class MessageDatapath:
         self.brokers: Mapping[str, BrokerSpec] = {broker.name: broker for broker in brokers}
         self._rng = rng
         self._limits: dict[int, _Limit] = {}
-        self._counts: dict[int, Counts] = {}
-        """The counts of the limits."""
         self._now_ns = 0
         self.front: Front | None = None
         """The part that moves messages; None: no broker's front listens."""
@@ -97,7 +95,6 @@ class MessageDatapath:
                 self._limits[spec.id] = _Limit(spec, stage, record, counts, recording)
         for gone in before.values():
             gone.stage.open(now_ns)
-        self._counts = {key: limit.counts for key, limit in self._limits.items()}
         self._route()
 
     def set_brokers(self, brokers: Mapping[str, BrokerSpec]) -> None:
@@ -195,8 +192,8 @@ class MessageDatapath:
         # Each look does this to each limit, so it is one expression, and no call for each.
         return [
             key
-            for key, it in self._counts.items()
-            if it.at_once or it.waiting or it.waited or it.dropped or it.late
+            for key, limit in self._limits.items()
+            if (it := limit.counts).at_once or it.waiting or it.waited or it.dropped or it.late
         ]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

@@ -76,7 +76,7 @@ class ShadowBucket:
 
     def would_wait(self, now_ns: int) -> int:
         """The number of messages that would wait."""
-        return -(self.tokens_at(now_ns) // ITEM) if self.tokens_at(now_ns) < 0 else 0
+        return max(-(self.tokens_at(now_ns) // ITEM), 0)
 
     def tokens_at(self, now_ns: int) -> int:
         """See `Bucket.tokens_at`.

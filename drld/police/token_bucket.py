@@ -57,7 +57,7 @@ class TokenBucket:
     def tokens_at(self, now_ns: int) -> int:
         """The whole tokens that the bucket would hold now, if it were settled."""
         bucket = copy(self)
-        TokenBucket.settle(bucket, now_ns)
+        bucket.settle(now_ns)
         return bucket.tokens
 
     def settle(self, now_ns: int) -> None:

@@ -49,7 +49,7 @@ def test_a_second_limiter_on_an_interface_is_named(
     first.start()
     assert "limiter lim1 polices" not in first.log
 
-    # A daemon that died under another name still polices, and nobody looks after it.
+    # A daemon that died under another name still polices, and no daemon looks after it.
     second.kill()
     third = daemons("lim3")
     third.configure({"c": CENTRAL}, firewall=firewall, listen="127.0.0.1:7948")

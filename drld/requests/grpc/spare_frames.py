@@ -17,7 +17,7 @@ class SpareFrames:
         self._counted_at = now
 
     def count(self, now: float) -> None:
-        """Count a frame."""
+        """Count a frame that completes no call."""
         refill = (now - self._counted_at) * SPARE_FRAMES_PER_S
         self._left = min(self._left + refill, SPARE_FRAMES) - 1
         self._counted_at = now

@@ -98,7 +98,7 @@ def test_a_thread_decides_while_another_learns_the_limits() -> None:
     made = told(replace(API, per=("user",)))
 
     class Learns(str):
-        """A value whose hash has the limits told anew, as another thread may."""
+        """A value whose hash has the client learn the limits again, as another thread may."""
 
         __slots__ = ()
 

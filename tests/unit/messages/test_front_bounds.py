@@ -140,6 +140,7 @@ async def test_a_client_that_reads_no_acknowledgements_is_not_read(
         assert link.sock is not None
         # The kernel's buffers must be full before all messages are acknowledged.
         link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        assert isinstance(client.stream, trio.SocketStream)
         client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         flood = b"".join(publish("drop", b"", 1, number) for number in range(1, count))
         async with trio.open_nursery() as nursery:
