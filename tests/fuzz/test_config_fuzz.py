@@ -140,3 +140,8 @@ def test_mutated_text_is_read_or_refused(data: st.DataObject) -> None:
         end = start + data.draw(st.integers(0, 8))
         text = text[:start] + data.draw(st.text(max_size=4)) + text[end:]
     check_text(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    check_text(text)

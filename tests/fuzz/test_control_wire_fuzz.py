@@ -53,6 +53,12 @@ def test_a_message_is_read_as_it_was_written(
 
 
 @settings(max_examples=examples(500))
+@given(st.binary(max_size=MAX_CONTROL_SIZE + 1))
+def test_random_bytes_are_read_or_refused(datagram: bytes) -> None:
+    check(datagram)
+
+
+@settings(max_examples=examples(500))
 @given(
     st.integers(1, 4),
     st.one_of(
@@ -66,3 +72,14 @@ def test_a_message_is_read_as_it_was_written(
 def test_random_bytes_behind_a_good_head_are_read_or_refused(kind: int, rest: bytes) -> None:
     head = bytes([VERSION << 4 | kind]) + bytes(HEADER.size - 1)
     check(head + rest + bytes(LONG_TAG_SIZE))
+
+
+@settings(max_examples=examples(500))
+@given(messages, st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4))
+def test_mutated_messages_are_read_or_refused(
+    message: Hello | Control, changes: list[tuple[int, int]]
+) -> None:
+    datagram = bytearray(encode_control(message) + bytes(LONG_TAG_SIZE))
+    for index, byte in changes:
+        datagram[index % len(datagram)] = byte
+    check(bytes(datagram))

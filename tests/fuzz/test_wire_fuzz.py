@@ -21,6 +21,16 @@ datagrams = st.sampled_from(DATAGRAMS)
 
 
 @settings(max_examples=examples(500))
+@given(
+    st.one_of(
+        st.binary(max_size=64), *(st.binary(min_size=size(n), max_size=size(n)) for n in (1, 2))
+    )
+)
+def test_random_bytes_are_opened_or_refused(datagram: bytes) -> None:
+    check(datagram)
+
+
+@settings(max_examples=examples(500))
 @given(datagrams, st.binary(min_size=19, max_size=19))
 def test_random_bytes_behind_a_good_head_are_opened_or_refused(
     datagram: bytes, rest: bytes
