@@ -107,7 +107,8 @@ def test_a_script_of_each_shell_completes_both_programs(shell: str) -> None:
     shown = invoke("completion", shell)
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert f"_DRLCTL_COMPLETE={shell}_complete" in shown.stdout
-    assert "log-format" in shown.stdout
+    for option in ("config", "log-format"):
+        assert f"--{option}" in shown.stdout.replace("-l ", "--")
     assert (shell == "zsh") == shown.stdout.startswith("#compdef drlctl drld\n")
     found = json.loads(invoke("completion", shell, "--json").stdout)
     assert found == {"shell": shell, "script": shown.stdout.removesuffix("\n")}
