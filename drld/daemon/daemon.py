@@ -148,9 +148,11 @@ class Daemon:
         for plane in self._enforcer.planes:
             nursery.start_soon(plane.run)
         for plane in self._enforcer.planes:
-            if plane.has_clients and not self._stopping.is_set():
+            if self._stopping.is_set():
+                return  # `servers` may have ended.
+            if plane.has_clients:
                 await servers.start(plane.serve)
-            elif not plane.has_clients:
+            else:
                 servers.start_soon(plane.serve_later)
         # Imported modules live as long as the daemon. The collector need never look at them again.
         gc.freeze()

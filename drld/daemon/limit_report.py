@@ -45,16 +45,18 @@ def limit_reports(
 ) -> Iterator[LimitReport]:
     """The limits of these ids that exist, in this order; by default all, as configured.
 
-    There are none before the engine has started. `unsaved` has the keys of limits that are not
-    saved, by id.
+    There are none before the engine has started. A reload between two reports may remove limits.
+    `unsaved` has the keys of limits that are not saved, by id.
     """
-    limits = list(zip(engine.spec.limits, engine.limits.values(), strict=bool(engine.limits)))
+    limits: Iterable[LimitSpec] = engine.spec.limits
     if ids is not None:
         wanted = set(ids)
-        by_id = {limit.id: (limit, managed) for limit, managed in limits if limit.id in wanted}
+        by_id = {limit.id: limit for limit in limits if limit.id in wanted}
         limits = [by_id[limit_id] for limit_id in ids if limit_id in by_id]
     return (
-        limit_report(limit, managed, now_ns, unsaved.get(limit.id, ())) for limit, managed in limits
+        limit_report(limit, managed, now_ns, unsaved.get(limit.id, ()))
+        for limit in limits
+        if (managed := engine.limits.get(limit.id)) is not None
     )
 
 

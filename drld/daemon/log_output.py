@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
-from drld.event_throttle import EventThrottle
+from drld.event_throttle import EventThrottle, Passed
 from drld.log_event import with_left_out
 from drld.model import NS_PER_S
 
@@ -61,8 +61,7 @@ class EventHandler(logging.Handler):
                 self._write(record, line, 0)
                 return
             key, now_ns = (name, getattr(record, "subject", "")), self._clock()
-            for (passed, text), left_out in self._throttle.admit(key, (record, line), now_ns):
-                self._write(passed, text, left_out)
+            self._write_all(self._throttle.admit(key, (record, line), now_ns))
         except Exception:
             self.handleError(record)
 
@@ -70,16 +69,22 @@ class EventHandler(logging.Handler):
         """Write the sums that are due; call this now and then."""
         self.acquire()
         try:
-            for (record, line), left_out in self._throttle.due(self._clock()):
-                self._write(record, line, left_out)
+            self._write_all(self._throttle.due(self._clock()))
         finally:
             self.release()
 
     def close(self) -> None:
         """Write all sums: the process ends."""
-        for (record, line), left_out in self._throttle.rest():
-            self._write(record, line, left_out)
+        self._write_all(self._throttle.rest())
         super().close()
+
+    def _write_all(self, lines: Iterator[Passed[tuple[logging.LogRecord, str]]]) -> None:
+        """Write lines. One that cannot be written, as on a full disk, harms no other."""
+        for (record, line), left_out in lines:
+            try:
+                self._write(record, line, left_out)
+            except Exception:
+                self.handleError(record)
 
 
 class JournalSocket:

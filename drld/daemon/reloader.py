@@ -140,11 +140,16 @@ class Reloader:
                 read = partial(read_configuration, self.path)
                 configuration = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
                 await self._put_in_force(configuration.in_force, first)
-                await self._history.write()
             except DrldError as error:
                 self._error = str(error)[:MAX_REPORTED]
                 self._events.add("fault", f"reload refused: {self._error}")
                 raise
+            # Nothing waits between: the reload of a client that has left is complete, too.
+            self._reloaded(configuration)
+            await self._history.write()
+
+    def _reloaded(self, configuration: Configuration) -> None:
+        """Note that the files are in force, and log it."""
         self._dropped = self.configuration.unsaved_names()
         self.configuration = configuration
         self._error = None

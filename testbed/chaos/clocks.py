@@ -3,7 +3,8 @@
 The host's clock stays unchanged, as all processes use it. Each daemon runs with a few replaced
 functions of libc (`clock_shim.c`), which add an offset from a file to the wall clock only. The
 kernel's wall-clock stamps of packets do not jump, and are wrong as long as the offset lasts. So
-this is harder than a real jump.
+this is harder than a real jump. Daemons on nfqueue charge packets by these stamps, as they do where
+the host has no eBPF.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 import trio
 
 from testbed import netns
-from testbed.chaos.fault import Episode, Fault
+from testbed.chaos.fault import NFQUEUE, Episode, Fault
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import Scene
 from testbed.errors import MeasurementError
@@ -54,6 +55,9 @@ def _file(member: Member) -> Path:
 def _prepare(member: Member, state: Path) -> None:
     set_offset(_file(member), 0)
     member.environment |= environment(library(state), _file(member))
+    packets = member.document["packets"]
+    if packets["datapath"] == NFQUEUE:
+        packets["timestamps"] = "kernel"
 
 
 async def _expect(member: Member, offset_s: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import io
 import json
 import logging
@@ -134,6 +135,33 @@ def test_events_are_few_and_other_lines_are_not(
         log.warning("peer b is back", extra=DEAD)
     handler.close()
     assert stream.getvalue().endswith("peer b is back (left out before it: 2)\n")
+
+
+def test_a_sum_that_cannot_be_written_harms_nothing(
+    handlers: list[logging.Handler], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ticker writes sums: a full disk below the log must not end it."""
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    written: list[str] = []
+
+    def write(_: logging.LogRecord, line: str, left_out: int) -> None:
+        if left_out and "full" in line:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(f"{line}, {left_out}")
+
+    handler = EventHandler(write, clock)
+    handlers.append(handler)
+    for subject in ("full", "other"):
+        for _ in range(BURST + 2):
+            log.info("about %s", subject, extra=event("test.sum", subject))
+    clock.now_ns = PERIOD_NS
+    handler.sum_up()
+    assert written[-1] == "about other, 1"
+    for subject in ("full", "other"):
+        for _ in range(BURST + 2):
+            log.info("about %s", subject, extra=event("test.sum", subject))
+    handler.close()
+    assert written[-1] == "about other, 2"
 
 
 def received(journal: socket.socket) -> dict[str, str]:

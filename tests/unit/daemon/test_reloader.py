@@ -1,4 +1,4 @@
-"""A change of limits that is in force is in the log, whatever comes after it."""
+"""A configuration that is in force is known and in the log, whatever comes after it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 import trio
 
 from drld.config.changes import Change
+from drld.config.toml_text import toml
 from drld.control.credentials import Credentials
 from drld.control.schema.live import Event
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
 from drld.daemon.notify import Manager
+from drld.daemon.origin import Origin
 from drld.daemon.reloader import Reloader
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
@@ -28,7 +30,7 @@ class Enforcer:
     """Takes every configuration over, and then ends the client that asked for it."""
 
     def __init__(self) -> None:
-        self.engine = SimpleNamespace(spec=CONFIGURATION.in_force)
+        self.engine = SimpleNamespace(spec=CONFIGURATION.in_force, limits={})
         self.client = trio.CancelScope()
 
     def limit_names(self) -> set[str]:
@@ -45,11 +47,11 @@ class Enforcer:
 class Stage:
     """A reloader with the changes that it has logged."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path = Path("a.toml")) -> None:
         self.enforcer = Enforcer()
         self.events = EventLog()
         self.reloader = Reloader(
-            Path("a.toml"),
+            file,
             CONFIGURATION,
             cast(Any, self.enforcer),
             None,
@@ -72,6 +74,19 @@ async def test_a_change_is_completed_though_its_client_leaves() -> None:
     assert event["text"] == (
         "limit customer-a changed (until a restart or a reload): mode: None -> 'pause'"
     )
+
+
+async def test_a_reload_is_completed_though_its_client_leaves(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(toml(CONFIGURATION.files.document).replace("10mbit", "20mbit"))
+    stage = Stage(file)
+    with stage.enforcer.client:
+        await stage.reloader.reload(Origin("reload"))
+    assert stage.enforcer.client.cancelled_caught
+    # Otherwise the next change would be made to the old files, and revert the reload.
+    assert stage.reloader.configuration.in_force is stage.enforcer.engine.spec
+    assert stage.enforcer.engine.spec.limits != CONFIGURATION.in_force.limits
+    assert [event["kind"] for event in stage.events.after(0)] == ["reload"]
 
 
 def test_a_change_whose_drop_in_cannot_be_written_stays_in_force_unsaved(tmp_path: Path) -> None:

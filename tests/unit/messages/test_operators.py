@@ -15,13 +15,13 @@ from drld import config
 from drld.cli.view.live import Seen, View, draw
 from drld.cli.view.minute import Minute
 from drld.control.schema.limits import LimitReport, WaitsReport
-from drld.daemon.limit_report import limit_report
+from drld.daemon.limit_report import limit_reports
 from drld.engine import Engine
 from drld.errors import InputError
 from drld.limit_values import limit_values
 from drld.messages.datapath import MessageDatapath
 from drld.messages.recording import Recording
-from drld.messages.registered import explain
+from drld.messages.registered import explain, metrics
 from drld.messages.spec import ByClient, Excess, MessageMatch
 from drld.model import NS_PER_S
 from drld.planes.plane import Plane
@@ -86,14 +86,14 @@ def test_the_live_view_shows_them(opened: str | None) -> None:
     assert ("5000, access delay p50 / p95 / p99" if opened else "5.00 k") in text
 
 
-def reported(*limits: LimitSpec, made: MessageDatapath) -> dict[int, LimitReport]:
-    """The reports of a daemon's limits, after a tick."""
+def started(*limits: LimitSpec, made: MessageDatapath) -> Engine:
+    """The engine of a daemon with these limits."""
     clock = Clock()
     network: Network[Datagram] = Network(1, Conditions())
     spec = limiter_spec(*limits, peers=())
     engine = Engine(spec, [Plane(MessageMatch, made)], Mailbox("a", clock, network), Random(1))
     engine.start(0)
-    return {it.id: limit_report(it, engine.limits[it.id], 0) for it in limits}
+    return engine
 
 
 def test_a_report_has_them() -> None:
@@ -109,7 +109,8 @@ def test_a_report_has_them() -> None:
     assert list(made.gate.release(100 * MS)) != []
     made.read(1, 100 * MS)
     made.flush(100 * MS)
-    found = {limit_id: report["waits"] for limit_id, report in reported(*limits, made=made).items()}
+    reports = limit_reports(started(*limits, made=made), 0)
+    found = {report["id"]: report["waits"] for report in reports}
     first, each, shadow = found[1], found[2], found[3]
     assert first is not None
     assert each is not None
@@ -118,6 +119,16 @@ def test_a_report_has_them() -> None:
     assert first["p99_s"] == pytest.approx(0.1, rel=0.04)
     assert (each["waiting"], each["clients"]) == (1, 1)
     assert (shadow["waiting"], shadow["waited"]) == (1, 2)
+
+
+def test_a_list_goes_on_though_a_reload_removes_a_limit_meanwhile() -> None:
+    """A long list is made in steps, with other tasks between them."""
+    limits = [message_limit(topic, id=number) for number, topic in enumerate("abc", 1)]
+    engine = started(*limits, made=datapath())
+    reports = limit_reports(engine, 0)
+    assert next(reports)["id"] == 1
+    engine.reconfigure(limiter_spec(limits[0], limits[2], peers=()), MS)
+    assert [report["id"] for report in reports] == [3]
 
 
 # Explanations
@@ -266,6 +277,18 @@ async def test_metrics(control: Path) -> None:
     assert found["drld_limit_clients", "limit2"] == 1
     assert ("drld_limit_clients", "limit1") not in found
     assert found["drld_messages_held_bytes",] == made.gate.held_bytes > 0
+
+
+def test_metrics_go_on_though_a_reload_removes_a_limit_meanwhile() -> None:
+    limits = [message_limit(topic, id=number) for number, topic in enumerate("abc", 1)]
+    made = datapath(*limits)
+    daemon = FakeDaemon()
+    daemon.datapaths = [made]
+    samples = metrics.samples(daemon)
+    held, first = next(samples), next(samples)
+    attach(made, limits[0], limits[2], now_ns=MS)
+    rest = {dict(sample.labels)["limit"] for sample in samples}
+    assert (held.labels, dict(first.labels)["limit"], rest) == ((), "limit1", {"limit1", "limit3"})
 
 
 def test_a_recording_is_bounded_and_in_order() -> None:

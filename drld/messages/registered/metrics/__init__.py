@@ -26,7 +26,10 @@ def samples(backend: Backend) -> Iterator[Sample]:
         return
     yield Sample(_HELD, datapath.gate.held_bytes)
     for limit in datapath.limits:
-        waits = datapath.waits(limit.id)
+        try:
+            waits = datapath.waits(limit.id)
+        except KeyError:
+            continue  # A reload has removed the limit since the last sample.
         label = ("limit", limit.name)
         yield Sample(_WAITING, waits.waiting, (label,))
         yield Sample(_WAITED, waits.waited, (label,))
