@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -110,6 +111,13 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
         assert shown["dropped_packets"] >= 1
         metrics = (await drld.get("/metrics")).text
         assert 'drld_limit_forwarded_requests_total{limit="api-free"}' in metrics
+        # A trace has a record of each tick, in the limit's unit.
+        drlctl = [sys.executable, "-m", "drld.cli", "--socket", f"{tmp_path}/0.sock"]
+        traced = await trio.run_process(
+            [*drlctl, "trace", "api-free", "--count", "2", "--json"], cwd=ROOT, capture_stdout=True
+        )
+        records = [json.loads(line) for line in traced.stdout.splitlines()]
+        assert [(it["number"], it["unit"]) for it in records] == [(0, "requests"), (1, "requests")]
         # A reload to shadow mode keeps the counts, and refuses nothing any more.
         shadow = files[0].read_text().replace("burst = 20\n", 'burst = 20\nmode = "shadow"\n')
         files[0].write_text(shadow)
