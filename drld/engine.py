@@ -229,7 +229,7 @@ class Engine:
         self._looks_ns = (self._looks_ns[1], now_ns)
         self._look_due_ns = next_due_ns(self._look_due_ns, now_ns, self._look_interval_ns)
         for plane in self._planes:
-            for limit_id in self._awake.missing(plane.datapath.had_traffic()):
+            for limit_id in plane.datapath.had_traffic(self._awake.asleep):
                 self._wake(self.limits[limit_id])
         if self.node.forget_departed(now_ns):
             self._set_peers()

@@ -187,13 +187,15 @@ class MessageDatapath:
             self._limits[limit_id].recording = None
             self._route()
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
-        # Each look does this to each limit, so it is one expression, and no call for each.
+        # Each look does this to each idle limit, so it is one expression, and no call for each.
+        limits = self._limits
         return [
             key
-            for key, limit in self._limits.items()
-            if (it := limit.counts).at_once or it.waiting or it.waited or it.dropped or it.late
+            for key in among
+            if (limit := limits.get(key)) is not None
+            and ((it := limit.counts).at_once or it.waiting or it.waited or it.dropped or it.late)
         ]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

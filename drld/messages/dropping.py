@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from random import Random
 
 from drld.messages.counts import Counts
-from drld.messages.gate import Fate, Held
+from drld.messages.gate import Fate, Lane
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import Enforcement, FlowId, Measurement
@@ -33,12 +33,12 @@ class DroppingBucket:
         self._records = LateRecords(record)
         self.policer = Policer(policy, record, now_ns)
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
+    def enter(self, lane: Lane, now_ns: int) -> Fate:
         """See `Stage.enter`; no message waits."""
         counts = self._counts
         for at_ns, record in self._records.until(now_ns):
             self.policer.program(record, (), at_ns)
-        if self.policer.police(message.lane.number, ITEM, now_ns, self._rng):
+        if self.policer.police(lane.number, ITEM, now_ns, self._rng):
             counts.at_once += 1
             return Fate.FORWARD
         counts.dropped += 1
@@ -78,7 +78,7 @@ class DroppingClient:
         """See `WaitingBucket`: no message waits."""
         return 0
 
-    def enter(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
+    def enter(self, lane: Lane, now_ns: int) -> Fate:  # noqa: ARG002 -- it has its own bucket
         """See `Stage.enter`; no message waits."""
         counts, bucket = self._counts, self._bucket
         for at_ns, record in self._records.until(now_ns):

@@ -75,49 +75,68 @@ class Lane:
 
 
 class Held:
-    """A frame on its way through the limits."""
+    """A frame that does not leave at once."""
 
-    __slots__ = ("_at", "came_ns", "fate", "frame", "lane", "queue", "stages")
+    __slots__ = ("_rest", "came_ns", "fate", "frame", "lane", "queue")
 
-    def __init__(self, lane: Lane, frame: Frame, stages: Sequence[Stage]) -> None:
+    def __init__(self, lane: Lane, frame: Frame, rest: Iterator[Stage]) -> None:
+        """Hold a frame that has `rest` of the limits before it."""
         self.lane = lane
         self.frame = frame
-        self.stages = stages
+        self._rest = rest
         self.came_ns = 0
         """The time at which the frame came to the limit that it waits at."""
         self.fate = Fate.WAIT
         """`WAIT` until the frame has passed all limits."""
         self.queue: Queue | None = None
         """The queue that the frame has come to last."""
-        self._at = 0
-        """The number of limits that the frame has come to."""
 
     def walk(self, now_ns: int) -> bool:
         """Come to the next limits from now on, until the frame does not pass one at once.
 
         Returns whether its fate is known: it does not wait at any limit.
         """
+        return self.settle(_enter(self._rest, self.lane, now_ns), now_ns)
+
+    def settle(self, found: Fate | Queue, now_ns: int) -> bool:
+        """Take the fate that the frame has found now, or wait in the queue.
+
+        Returns whether its fate is known.
+        """
+        if isinstance(found, Fate):
+            self.fate = found
+            return True
         self.came_ns = now_ns
-        while self._at < len(self.stages):
-            stage = self.stages[self._at]
-            self._at += 1
-            fate = stage.enter(self, now_ns)
-            if fate is not Fate.FORWARD:
-                self.fate = fate
-                return fate is Fate.DROP
-        self.fate = Fate.FORWARD
-        return True
+        self.queue = found
+        found.wait(self, now_ns)
+        return False
 
 
 class Stage(Protocol):
     """One limit, as a message comes to it."""
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
-        """Take in a message that comes now; if it waits, the limit's queue returns it later."""
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
+        """Take in a message of this connection that comes now.
+
+        Returns `FORWARD` or `DROP`, or the queue in which the message must wait. So the many
+        messages that pass all limits at once need no object of their own.
+        """
+
+
+def _enter(stages: Iterator[Stage], lane: Lane, now_ns: int) -> Fate | Queue:
+    """Come to these limits until a message does not pass one at once."""
+    for stage in stages:
+        found = stage.enter(lane, now_ns)
+        if found is not Fate.FORWARD:
+            return found
+    return Fate.FORWARD
 
 
 class Queue(Protocol):
     """The messages that wait for one bucket."""
+
+    def wait(self, message: Held, now_ns: int) -> None:
+        """Take in a message that comes now; `release` returns it later."""
 
     @property
     def due_ns(self) -> int | None:
@@ -221,17 +240,19 @@ class Gate:
         if (topic := frame.topic) is not None:
             if (topics := lane.topics) is not None:
                 # `Topics.match`, without the call for a topic that has come before.
-                found = topic.found_in is topics.identity
-                stages = topic.values if found else topics.match(topic)
+                known = topic.found_in is topics.identity
+                stages = topic.values if known else topics.match(topic)
             if not stages:
                 self.unmatched += 1
         frames = lane.frames
         if not stages and not frames:
             return Fate.FORWARD
-        held = Held(lane, frame, stages)
-        known = held.walk(arrived_ns)
-        if known and not frames:
-            return held.fate
+        rest = iter(stages)
+        found = _enter(rest, lane, arrived_ns)
+        if not frames and isinstance(found, Fate):
+            return found
+        held = Held(lane, frame, rest)
+        held.settle(found, arrived_ns)
         frames.append(held)
         lane.held_bytes += (size := memory(frame))
         self.held_bytes += size

@@ -106,20 +106,27 @@ class Hold(TokenBucket, Generic[T]):
 
         Returns whether it leaves at once. Otherwise `release` returns it.
         """
-        if self._idle:
-            self.settle(arrived_ns)
-            if self._has_depth and not self.missing:
-                # Most buckets are full. One number for all of them is one object fewer for each.
-                self.missing = _COST
-                self._most = max(self._most, _COST)
-                return True
-            if self.take(ITEM, arrived_ns):
-                self._most = max(self._most, self.missing)
-                return True
-        return self._queue(message, arrived_ns)
+        if self.passes(arrived_ns):
+            return True
+        self.wait(message, arrived_ns)
+        return False
 
-    def _queue(self, message: T, arrived_ns: int) -> bool:
-        """Take in a message that does not leave at once."""
+    def passes(self, arrived_ns: int) -> bool:
+        """Take in a message if it leaves at once; return whether it does."""
+        if not self._idle:
+            return False
+        self.settle(arrived_ns)
+        if self._has_depth and not self.missing:
+            # Most buckets are full. One number for all of them is one object fewer for each.
+            self.missing = _COST
+        elif not self.take(ITEM, arrived_ns):
+            return False
+        if self.missing > self._most:  # noqa: PLR1730 -- one call fewer for each message
+            self._most = self.missing
+        return True
+
+    def wait(self, message: T, arrived_ns: int) -> None:
+        """Take in a message that has arrived now and does not leave at once."""
         if self._idle:
             self._idle = False
             self._waiting, self._ready = deque(), deque()
@@ -133,7 +140,6 @@ class Hold(TokenBucket, Generic[T]):
             self._ready.append(Released(message, 0))
         if self._depth is not None:
             self._most = max(self._most, self.missing + len(self._waiting) * _COST)
-        return False
 
     def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[T]]:
         """Take out the messages that may leave by now, in their order.

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from drld.messages.counts import Counts
-from drld.messages.gate import Fate, Held, Lane, Stage
+from drld.messages.gate import Fate, Lane, Queue, Stage
 from drld.messages.spec import ByClient
 from drld.messages.waiting import OPEN
 from drld.model import Enforcement
@@ -91,13 +91,13 @@ class PerClient:
         """The number of clients with a bucket of their own."""
         return len(self._buckets)
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
         """See `Stage.enter`."""
-        key = key_of(message.lane, self._by)
+        key = key_of(lane, self._by)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._new(key, now_ns)
-        return bucket.enter(message, now_ns)
+        return bucket.enter(lane, now_ns)
 
     def of(self, lane: Lane) -> Bucket | None:
         """The bucket of a connection's client; None: the client has none yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from drld.messages.gate import Fate, Held, Stage
+from drld.messages.gate import Fate, Lane, Queue, Stage
 
 MOST = 200_000
 """The most arrivals that wait to be taken, 1.6 MB: those of ten seconds at 20,000 a second."""
@@ -45,7 +45,7 @@ class RecordedStage:
         self._stage = stage
         self._recording = recording
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
         """See `Stage.enter`."""
         self._recording.add(now_ns)
-        return self._stage.enter(message, now_ns)
+        return self._stage.enter(lane, now_ns)

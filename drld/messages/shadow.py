@@ -9,7 +9,7 @@ for a long time, too. A reload with another rate or burst forgets the debt.
 from __future__ import annotations
 
 from drld.messages.counts import Counts
-from drld.messages.gate import Fate, Held
+from drld.messages.gate import Fate, Lane
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import Enforcement
@@ -30,7 +30,7 @@ class ShadowBucket:
         self._records = LateRecords(record)
         self._backlog = 0
 
-    def enter(self, message: Held, now_ns: int) -> Fate:  # noqa: ARG002 -- it keeps no message
+    def enter(self, lane: Lane, now_ns: int) -> Fate:  # noqa: ARG002 -- all are equal
         """See `Stage.enter`; every message passes."""
         counts, bucket = self._counts, self._bucket
         for at_ns, record in self._records.until(now_ns):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drld.messages.counts import Counts
-from drld.messages.gate import Fate, Gate, Held
+from drld.messages.gate import Fate, Gate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
 from drld.messages.late_records import LateRecords
 from drld.model import Enforcement
@@ -27,22 +27,25 @@ class WaitingBucket(Hold[Held]):
         self._late = False
         """Whether records wait. To look at the records would cost each message a tenth more."""
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:  # noqa: ARG002 -- all are equal
         """See `Stage.enter`."""
-        counts = self._counts
         if self._late:
             self._apply(self._records.until(now_ns))
-        if self.offer(message, now_ns):
-            counts.at_once += 1
+        if self.passes(now_ns):
+            self._counts.at_once += 1
             return Fate.FORWARD
+        return self
+
+    def wait(self, message: Held, arrived_ns: int) -> None:
+        """See `Queue.wait`."""
+        super().wait(message, arrived_ns)
+        counts = self._counts
         counts.waited += 1
         counts.waiting += 1
         if len(self) == 1:
             # Messages that are read later wait behind it, so no bucket is filled too early.
             self._apply(self._records.all())
             self._gate.schedule(self)
-        message.queue = self
-        return Fate.WAIT
 
     def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[Held]]:
         """See `Queue.release`."""

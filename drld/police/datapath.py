@@ -31,10 +31,11 @@ class Datapath(Protocol):
                 killed run stay, on either datapath.
         """
 
-    def had_traffic(self) -> Collection[int]:
-        """Limits that may have seen a packet since the last call; all others have seen none.
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
+        """Those of these limits that may have seen a packet since the last call.
 
-        It costs almost nothing for a limit without packets.
+        Limits of other datapaths may be `among` them. It costs almost nothing for a limit without
+        packets.
         """
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

@@ -28,7 +28,7 @@ class NoDatapath:
         if refused := {limit.id: refusal for limit, _ in limits}:
             raise DatapathError(refusal, refused)
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`."""
         return ()
 

@@ -33,9 +33,10 @@ class PolicerSet:
             policers[limit.id] = policer
         self._policers = policers
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`."""
-        return [limit_id for limit_id, policer in self._policers.items() if policer.had_traffic]
+        found = ((limit_id, self._policers.get(limit_id)) for limit_id in among)
+        return [it for it, policer in found if policer is not None and policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """The counts of this limit since its last read."""

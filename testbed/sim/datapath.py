@@ -28,9 +28,9 @@ class MemoryDatapath:
             for limit, enforcement in limits
         }
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath`."""
-        return [limit_id for limit_id, policer in self.policers.items() if policer.had_traffic]
+        return [limit_id for limit_id in among if self.policers[limit_id].had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

@@ -37,9 +37,9 @@ class FluidDatapath(MemoryDatapath):
         self._grace_ns = GRACE_INTERVALS * limit.policy.interval_ns
         self._heartbeat_ns = self._read_ns = now_ns
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath`."""
-        return [1] if self.flows else []
+        return [1] if self.flows and 1 in among else []
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

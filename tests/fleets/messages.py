@@ -8,7 +8,7 @@ made.most                                                  # largest sums of any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
 from drld.capture.plane import packets
@@ -54,9 +54,9 @@ class HoldDatapath(MemoryDatapath):
         self._hold = Hold(self.record, now_ns)
         self._read_ns = now_ns
 
-    def had_traffic(self) -> list[int]:
+    def had_traffic(self, among: Collection[int]) -> list[int]:
         """See `Datapath`."""
-        return [1] if self.rate or len(self._hold) else []
+        return [1] if 1 in among and (self.rate or len(self._hold)) else []
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

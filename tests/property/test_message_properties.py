@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drld.messages.counts import Counts
 from drld.messages.datapath import MessageDatapath
 from drld.messages.frame import Frame, Place
-from drld.messages.gate import Fate, Held, Lane
+from drld.messages.gate import Fate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
 from drld.messages.spec import ITEM, ByClient, Excess
 from drld.messages.topics import Topic
@@ -47,11 +47,11 @@ class LoggedBucket(WaitingBucket):
         self._number = number
         return self
 
-    def enter(self, message: Held, now_ns: int) -> Fate:
-        fate = super().enter(message, now_ns)
-        if fate is Fate.FORWARD:
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
+        found = super().enter(lane, now_ns)
+        if found is Fate.FORWARD:
             self._charges.append(Charge(now_ns, self._number))
-        return fate
+        return found
 
     def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[Held]]:
         for released in super().release(now_ns, until_ns):

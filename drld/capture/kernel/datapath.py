@@ -129,9 +129,11 @@ class KernelDatapath:
             self._replace(pairs, now_ns)
             undo.pop_all()
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`."""
-        return [self._ids[slot] for slot in self._attached().had_traffic() if slot in self._ids]
+        ids = self._ids
+        slots = self._attached().had_traffic()
+        return [ids[slot] for slot in slots if slot in ids and ids[slot] in among]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""

@@ -128,9 +128,9 @@ class NfqueueDatapath:
             with contextlib.suppress(DatapathError):
                 self._session.queue.copy(whole=False)
 
-    def had_traffic(self) -> Collection[int]:
+    def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`."""
-        return self._gate.had_traffic()
+        return self._gate.had_traffic(among)
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""
