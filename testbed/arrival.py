@@ -6,9 +6,8 @@ A stream of UDP packets conforms to the bucket of a daemon on the nfqueue datapa
 busy processes than processors make the daemon wait. So every packet that the bucket drops is
 dropped because the daemon read it late.
 
-The sender runs late as well, so the kernel's token bucket filter shapes the stream to a third of
-the depth. The arrivals at the limiter are recorded (`testbed.stamps`) and checked against rate and
-depth (`beyond`, which must be 0).
+The stream is shaped (`testbed.late_daemon`). The arrivals at the limiter are recorded
+(`testbed.stamps`) and checked against rate and depth (`beyond`, which must be 0).
 
 If the host itself stood still (`testbed.beats`), packets may have been too old for their arrival
 times to count. The same holds if the daemon had so little of a processor that packets queued for
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,16 +27,22 @@ from typing import Any
 
 import trio
 
-from drld.model import NS_PER_S
-from drld.police.arrival_time import LATEST_NS
 from testbed import netns
-from testbed.attempts import undisturbed
 from testbed.beats import Beats
 from testbed.crew import crew
 from testbed.daemon import Daemon
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.harness.markdown import aligned
 from testbed.harness.progress import Progress
+from testbed.late_daemon import (
+    LIMITER,
+    SETTLE_S,
+    STILL_S,
+    check_beats,
+    compete,
+    repeated,
+    shape,
+)
 from testbed.stamps import Recorder, beyond
 from testbed.topology import SINK, build_line
 from testbed.udp import PORT
@@ -46,18 +50,11 @@ from testbed.udp import PORT
 SOURCES = ("ebpf", "kernel", "read")
 """Sources of arrival times: drld's `packets.timestamps`."""
 
-_LIMITER = "limiter"
 _LIMIT = "stream"
 _HEADERS = 28
 _SENT_BYTES = 8
-_SHAPED = 3
-"""The stream is shaped to this part of the depth, as packets move closer together on the way."""
-_SHAPER_QUEUE = 10_000_000
-_SETTLE_S = 0.5
 _PATIENCE_S = 15.0
 _LOOK_S, _QUIET_LOOKS = 0.1, 10
-_STILL_S = LATEST_NS / 2 / NS_PER_S
-_BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +104,7 @@ async def compare(
     Raises:
         MeasurementError: a process ended or did not answer.
     """
-    outcomes = []
-    for number in range(1, repeat + 1):
-        for source in sources:
-            progress.begin(f"arrival {source} {number}/{repeat}")
-            measure = partial(_run, stream, source, progress)
-            outcomes.append(await undisturbed(measure, progress.note))
+    outcomes = await repeated(partial(_run, stream), sources, repeat, progress)
     return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
 
 
@@ -138,9 +130,9 @@ async def _carry_out(
     stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
 ) -> Outcome:
     progress.step("building")
-    destination = build_line(_LIMITER)
+    destination = build_line(LIMITER)
     packets_per_s = round(stream.rate_bps / 8 / stream.packet_bytes * stream.load)
-    limiter = netns.namespace(_LIMITER)
+    limiter = netns.namespace(LIMITER)
     with contextlib.ExitStack() as sockets:
         sockets.enter_context(netns.within(netns.namespace(SINK), _receiver))
         recorder = netns.within(
@@ -161,25 +153,21 @@ async def _carry_out(
                 "sender", netns.namespace("src"), "udp", job, "send"
             )
             await sender.receive()
-            _shape(stream)
-            busy = _BUSY.format(seconds=stream.seconds + _SETTLE_S)
-            for number in range(stream.busy):
-                members.start(f"busy{number}", limiter, [sys.executable, "-c", busy])
+            shape(stream.rate_bps, stream.depth_bytes)
+            compete(members, stream.busy, stream.seconds)
             progress.step(f"a stream for {stream.seconds:g} s")
             before = _scheduling(daemon)
             beats.take()
             queue = _Queue(daemon)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(queue.watch)
-                await sender.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
+                await sender.send({"start_ns": time.monotonic_ns() + round(SETTLE_S * 1e9)})
                 sent = (await sender.receive(stream.seconds + _PATIENCE_S))["result"]["packets"]
                 nursery.cancel_scope.cancel()
             after = _scheduling(daemon)
-            late_s = beats.take()
-            if late_s > _STILL_S:
-                raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
+            check_beats(beats)
             queued_s = queue.longest / packets_per_s
-            if queued_s > _STILL_S:
+            if queued_s > STILL_S:
                 raise DisturbedError(f"packets queued for {queued_s * 1000:.0f} ms")
             progress.step("counting")
             counted = await _counted(daemon, sent)
@@ -216,13 +204,7 @@ class _Queue:
             text = self._file.read_text(encoding="ascii")
             # Of each queue: its number, the port, and how many packets wait.
             self.longest = max([self.longest, *(int(it.split()[2]) for it in text.splitlines())])
-            await trio.sleep(_STILL_S / 8)
-
-
-def _shape(stream: Stream) -> None:
-    tbf = f"rate {stream.rate_bps}bit burst {stream.depth_bytes // _SHAPED} limit {_SHAPER_QUEUE}"
-    command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf"]
-    netns.run(["ip", "netns", "exec", netns.namespace("src"), *command, *tbf.split()])
+            await trio.sleep(STILL_S / 8)
 
 
 def _receiver() -> socket.socket:
@@ -234,7 +216,7 @@ def _receiver() -> socket.socket:
 def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
     """A daemon with a bucket for the stream."""
     document = {
-        "limiter": {"name": _LIMITER, "listen": "127.0.0.1:7946"},
+        "limiter": {"name": LIMITER, "listen": "127.0.0.1:7946"},
         "packets": {"datapath": "nfqueue", "timestamps": source},
         "limit": [
             {
@@ -247,7 +229,7 @@ def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
             }
         ],
     }
-    return Daemon(document, state, netns.namespace(_LIMITER))
+    return Daemon(document, state, netns.namespace(LIMITER))
 
 
 async def _counted(daemon: Daemon, packets: int) -> dict[str, Any]:

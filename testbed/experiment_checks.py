@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from drld.config.allocator import read_allocator
 from drld.config.problems import Problems
 from testbed import events
 from testbed.churn import check_churn
 from testbed.datagrams import UdpTable, check_udp
+from testbed.experiment import Experiment
 from testbed.experiment_tables import CENTRAL, NS_PER_S, STEP_NS, FlowsTable
 from testbed.fields import LONGEST_NAME, places
 from testbed.workload import WebTable, check_web
-
-if TYPE_CHECKING:
-    from testbed.experiment import Experiment
 
 _RESERVED = frozenset({"lo", "out", "ctl", "all", "default"})
 """Names of devices and options, which no group may have."""

@@ -12,20 +12,18 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
-from testbed.netns import within
 from testbed.programs import program
-
-T = TypeVar("T")
+from testbed.server_process import ServerProcess
 
 DEADLINE_S = 60.0
 _PLAIN: dict[str, Any] = {"trust_env": False, "verify": False}
@@ -60,90 +58,48 @@ _SPAN = 5000
 _PORTS = _free_ports()
 
 
-class EtcdServer:
+class EtcdServer(ServerProcess):
     """One server; a cluster of its own, or part of an `EtcdCluster`."""
 
     def __init__(
         self, directory: Path, *arguments: str, namespace: str | None = None, scheme: str = "http"
     ) -> None:
-        self.namespace = namespace
         self.scheme = scheme
         self._directory = directory
-        self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._peer_port = (2379, 2380) if namespace else (next(_PORTS), next(_PORTS))
-        self.peer_url = f"http://127.0.0.1:{self._peer_port}"
-        self.cluster = f"default={self.peer_url}"
-
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        self.port, peer_port = (2379, 2380) if namespace else (next(_PORTS), next(_PORTS))
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self.peer_url = peer = f"http://127.0.0.1:{peer_port}"
+        directory.mkdir(exist_ok=True)
+        super().__init__(
+            "etcd",
+            [
+                *(program("etcd"), "--data-dir", str(directory / "data")),
+                *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                *("--initial-cluster", f"default={peer}"),
+                # A server alone waits for no other's vote.
+                *("--heartbeat-interval", "10", "--election-timeout", "100"),
+                *_options(),
+                *arguments,
+            ],
+            directory / "log",
+            namespace=namespace,
+            environment={**os.environ, "ETCD_UNSUPPORTED_ARCH": os.uname().machine},
+        )
 
     def start(self) -> None:
-        self.spawn()
+        self.launch()
         self.wait()
-
-    def spawn(self) -> None:
-        """Start it, and do not wait until it answers."""
-        peer = self.peer_url
-        self._directory.mkdir(exist_ok=True)
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(("ip", "netns", "exec", self.namespace) if self.namespace else ()),
-                    *(program("etcd"), "--data-dir", str(self._directory / "data")),
-                    *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
-                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-                    *("--initial-cluster", self.cluster),
-                    # A server alone waits for no other's vote.
-                    *("--heartbeat-interval", "10", "--election-timeout", "100"),
-                    *_options(),
-                    *self._arguments,
-                ],
-                env={**os.environ, "ETCD_UNSUPPORTED_ARCH": os.uname().machine},
-                stdout=log,
-                stderr=log,
-            )
 
     def wait(self) -> None:
         """Wait until it answers; one of a cluster does when it knows a leader."""
-        assert self._process is not None
-        deadline = time.monotonic() + DEADLINE_S
-        while not self._accepts():
-            assert self._process.poll() is None, self.log
-            assert time.monotonic() < deadline, self.log
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.05)
+        self.ready(partial(self.within, self._answers))
 
-    def _accepts(self) -> bool:
-        def connect() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-        return self._within(connect) and (self.scheme == "https" or self._healthy())
-
-    def _healthy(self) -> bool:
-        with contextlib.suppress(httpx.HTTPError):
-            health = self._within(lambda: httpx.get(f"{self.url}/health", **_PLAIN))
-            return bool(health.json().get("health") == "true")
-        return False
-
-    def kill(self) -> None:
-        """End it like a machine that loses power; acknowledged writes are there after a start."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait(DEADLINE_S)
-            self._process = None
-
-    def freeze(self) -> None:
-        """Stop it: it accepts connections, and answers nothing."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+    def _answers(self) -> bool | None:
+        if self.scheme == "https":
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            return True
+        return httpx.get(f"{self.url}/health", **_PLAIN).json().get("health") == "true" or None
 
     def back_up(self) -> Path:
         """Copy what it has, to `restore` it."""
@@ -164,17 +120,9 @@ class EtcdServer:
         self.kill()
         shutil.rmtree(self._directory / "data")
 
-    @property
-    def runs(self) -> bool:
-        return self._process is not None
-
     def status(self) -> Any:
         """The server's report on itself and its cluster."""
         return self.call("maintenance/status", {})
-
-    @property
-    def log(self) -> str:
-        return (self._directory / "log").read_text(errors="replace")
 
     def call(self, path: str, request: Mapping[str, object]) -> Any:
         body = json.dumps(request)
@@ -182,9 +130,9 @@ class EtcdServer:
         def post(version: str) -> httpx.Response:
             return httpx.post(f"{self.url}/{version}/{path}", content=body, **_PLAIN)
 
-        answer = self._within(lambda: post("v3"))
+        answer = self.within(lambda: post("v3"))
         if answer.text.strip() in ("Not Found", "404 page not found"):  # etcd 3.3
-            answer = self._within(lambda: post("v3beta"))
+            answer = self.within(lambda: post("v3beta"))
         return answer.raise_for_status().json()
 
     def put(self, key: str, value: str | bytes) -> int:
@@ -214,9 +162,6 @@ class EtcdServer:
         """Forget the history."""
         self.call("kv/compaction", {"revision": str(self.revision)})
 
-    def _within(self, function: Callable[[], T]) -> T:
-        return within(self.namespace, function) if self.namespace else function()
-
 
 class EtcdCluster:
     """Three servers, of which two have to live."""
@@ -227,9 +172,9 @@ class EtcdCluster:
         names = ("one", "two", "three")
         self.servers = [EtcdServer(directory / name, "--name", name, *slower) for name in names]
         for server in self.servers:
-            server.cluster = ",".join(
-                f"{name}={other.peer_url}" for name, other in zip(names, self.servers, strict=True)
-            )
+            others = zip(names, self.servers, strict=True)
+            urls = ",".join(f"{name}={other.peer_url}" for name, other in others)
+            server.command += ["--initial-cluster", urls]
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -242,7 +187,7 @@ class EtcdCluster:
         """Start those that do not run."""
         for server in self.servers:
             if not server.runs:
-                server.spawn()
+                server.launch()
         for server in self.servers:
             server.wait()
 

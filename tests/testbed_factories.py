@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from testbed.experiment import Experiment, build
+from testbed.experiment import Experiment
+from testbed.experiment_file import build
 from testbed.experiment_tables import STEP_NS
 from testbed.fleet import FleetReport
 from testbed.record import Observation

@@ -18,7 +18,7 @@ import httpx
 import trio
 
 from testbed import netns
-from testbed.errors import MeasurementError
+from testbed.server_process import ServerProcess
 
 PORT = 7946
 _KEY = "00112233445566778899aabbccddeeff"
@@ -47,9 +47,19 @@ class LocalFleet:
         self.directory = directory
         self.namespace = netns.namespace(name)
         self.nodes = len(tables)
-        self.processes: list[trio.Process | None] = [None] * self.nodes
         self._tables = tables
-        self._environment = environment or {}
+        self._daemons = [
+            ServerProcess(
+                f"daemon {own}",
+                [sys.executable, "-m", "drld", "--config", str(self.file(own))],
+                directory / f"{own}.log",
+                namespace=self.namespace,
+                environment={**os.environ, **{
+                    key: value.format(own=own) for key, value in (environment or {}).items()
+                }},
+            )
+            for own in range(self.nodes)
+        ]  # fmt: skip
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -84,10 +94,7 @@ class LocalFleet:
 
     def log(self, own: int) -> str:
         """The log lines of a daemon, and of those that it has replaced."""
-        return self._log(own).read_text(encoding="utf-8", errors="replace")
-
-    def _log(self, own: int) -> Path:
-        return self.directory / f"{own}.log"
+        return self._daemons[own].log
 
     def _write(self) -> None:
         """Write the files of all daemons."""
@@ -115,32 +122,22 @@ keys = [{{ id = 1, file = "{key}" }}]
         Raises:
             MeasurementError: it has ended.
         """
-        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", "drld"]
-        more = {name: value.format(own=own) for name, value in self._environment.items()}
-        with self._log(own).open("ab") as log:
-            self.processes[own] = await trio.lowlevel.open_process(
-                [*command, "--config", str(self.file(own))],
-                stderr=log, env={**os.environ, **more},
-            )  # fmt: skip
+        self._daemons[own].launch()
         while not await self._ready(own):
-            if self.process(own).poll() is not None:
-                raise MeasurementError(f"daemon {own} has ended: {self.log(own)[-2000:]}")
+            self._daemons[own].check()
             await trio.sleep(_LOOK_S)
 
     async def kill(self, own: int) -> None:
         """Kill a daemon, as a host that loses power does."""
-        self.send(own, signal.SIGKILL)
-        await self.process(own).wait()
+        await trio.to_thread.run_sync(self._daemons[own].kill)
 
     def send(self, own: int, which: signal.Signals) -> None:
         """Send a signal to a daemon."""
-        self.process(own).send_signal(which)
+        self.process(own).process.send_signal(which)
 
-    def process(self, own: int) -> trio.Process:
-        """The process of a daemon, or the last one."""
-        process = self.processes[own]
-        assert process is not None, "not started"
-        return process
+    def process(self, own: int) -> ServerProcess:
+        """The process of a daemon."""
+        return self._daemons[own]
 
     def client(self, own: int) -> httpx.AsyncClient:
         """A client of a daemon's control socket."""

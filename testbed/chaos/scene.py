@@ -25,12 +25,13 @@ import trio
 from drld import units
 from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.limits import DEFAULT_FABRIC
-from testbed import experiment, netns
+from testbed import experiment_file, netns
 from testbed.chaos.members import LOAD, WATCHED, Member
 from testbed.chaos.series import WINDOW_S, Seen, recovery_s
 from testbed.chaos.source import CANARY
 from testbed.crew import Child, Crew, crew
 from testbed.errors import MeasurementError
+from testbed.experiment import Experiment
 from testbed.fleet import daemon_document
 from testbed.link import choose_links
 from testbed.topology import (
@@ -294,9 +295,9 @@ async def _follow(meter: Child, seen: Seen, task_status: trio.TaskStatus[None]) 
             task_status.started()
 
 
-def _definition(load: Load) -> experiment.Experiment:
+def _definition(load: Load) -> Experiment:
     """The network, as an experiment has it."""
-    return experiment.build(
+    return experiment_file.build(
         {
             "name": "chaos",
             "seconds": 1.0,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from testbed import experiment as experiments
-from testbed import provenance
+from testbed import experiment_file, provenance
 from testbed.experiment import Experiment
 from testbed.harness.ledger import Ledger, header
 from testbed.harness.progress import Board
@@ -97,7 +96,7 @@ class Series:
             ConfigError: it has mistakes.
         """
         overrides = {**self.full, **((self.quick or {}) if quick else {})}
-        return experiments.load(experiments.find(self.experiment), overrides, self.settings)
+        return experiment_file.load(experiment_file.find(self.experiment), overrides, self.settings)
 
     def plan(self, quick: bool) -> Plan:
         """See `Planned.plan`."""

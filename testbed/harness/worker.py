@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 from drld.errors import DrldError
-from testbed import child, experiment
+from testbed import child, experiment_file
 from testbed.errors import MeasurementError
 from testbed.experiment import Experiment
 from testbed.harness.pool import STEP
@@ -65,7 +65,7 @@ class _Reported(Progress):
 
 def work(job: Job) -> dict[str, Any]:
     """Carry out the run, and return the last answer."""
-    wanted = experiment.build(job.definition, job.definition.get("name", ""))
+    wanted = experiment_file.build(job.definition, job.definition.get("name", ""))
 
     async def run() -> dict[str, Any]:
         # Errors become answers in here: outside they are for a terminal.

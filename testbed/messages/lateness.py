@@ -7,9 +7,8 @@ daemon runs late: more busy processes than processors compete with it, or it is 
 once in a while, and has priority otherwise. So every message that waits does so because the daemon
 read it late.
 
-The publishers may run late, too, so the kernel's token bucket filter shapes their stream to a third
-of the depth. A capture of the arrivals is checked against rate and depth (`beyond`, which must
-be 0).
+The stream is shaped (`testbed.late_daemon`). A capture of the arrivals is checked against rate and
+depth (`beyond`, which must be 0).
 
 If the host itself stood still (`testbed.beats`), messages may have been too old for their arrival
 times to count, and the stream is sent again.
@@ -20,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,14 +30,21 @@ from typing import Any
 import trio
 
 from drld.model import NS_PER_S
-from drld.police.arrival_time import LATEST_NS
 from testbed import ETHERNET_HEADER, child, netns
-from testbed.attempts import undisturbed
 from testbed.beats import Beats
 from testbed.crew import Child, Crew, crew
 from testbed.daemon import Daemon
 from testbed.errors import DisturbedError, MeasurementError
 from testbed.harness.progress import Progress
+from testbed.late_daemon import (
+    LIMITER,
+    SETTLE_S,
+    STILL_S,
+    check_beats,
+    compete,
+    repeated,
+    shape,
+)
 from testbed.messages.publishers import message
 from testbed.messages.servers import nats_server
 from testbed.messages.tcp_segments import captured, of_equal_messages
@@ -54,21 +59,15 @@ STOP_S = 0.2
 _STOPPED_TOO_LONG_S = 0.22
 _STOP_EVERY_S = 2.0
 
-_LIMITER, _LIMIT, _TOPIC = "limiter", "topic", "city.traffic"
+_LIMIT, _TOPIC = "topic", "city.traffic"
 _ADDRESS = "10.1.1.1"
 _PORT, _SERVER_PORT = 4222, 4223
 _PAYLOAD_BYTES = 100
 _HEADERS = 20 + 32
 """Bytes of IPv4 and TCP with timestamps."""
-_SHAPED = 3
-"""The stream is shaped to this part of the depth, as packets move closer together on the way."""
-_SHAPER_QUEUE = 10_000_000
-_SETTLE_S = 0.5
 _PATIENCE_S = 60.0
 _LOOK_S = 0.1
-_STILL_S = LATEST_NS / 2 / NS_PER_S
 _STILL_BESIDE_STOPS_S = 0.04
-_BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +120,7 @@ async def compare(
     Raises:
         MeasurementError: a process ended or did not answer.
     """
-    outcomes = []
-    for number in range(1, repeat + 1):
-        for source in sources:
-            progress.begin(f"{source} {number}/{repeat}")
-            outcomes.append(
-                await undisturbed(partial(_run, stream, source, progress), progress.note)
-            )
+    outcomes = await repeated(partial(_run, stream), sources, repeat, progress)
     return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
 
 
@@ -182,8 +175,8 @@ async def _carry_out(
     stream: Stream, source: str, state: Path, beats: Beats, progress: Progress
 ) -> Outcome:
     progress.step("building")
-    build_line(_LIMITER)
-    limiter = netns.namespace(_LIMITER)
+    build_line(LIMITER)
+    limiter = netns.namespace(LIMITER)
     with contextlib.ExitStack() as stack:
         stack.enter_context(nats_server(state, _SERVER_PORT, namespace=limiter))
         async with crew(state) as members:
@@ -193,23 +186,20 @@ async def _carry_out(
             if stream.stops:  # Nothing else is to make it late.
                 os.sched_setscheduler(daemon.pid, os.SCHED_RR, os.sched_param(1))
             publishers = await _publishers(stream, members)
-            _shape(stream)
+            size = ETHERNET_HEADER + _HEADERS + len(message(_TOPIC, _PAYLOAD_BYTES))
+            shape(stream.rate * size * 8, stream.burst * size)
             packets = 2 * stream.messages + 10 * stream.connections
             recorder = netns.within(limiter, lambda: Recorder("up", packets))
             stack.callback(recorder.close)
             before = (await daemon.ask(f"/v1/limits/{_LIMIT}"))["arrived_packets"]
-            busy = _BUSY.format(seconds=stream.seconds + _SETTLE_S)
-            for number in range(stream.hogs):
-                members.start(f"hog{number}", limiter, [sys.executable, "-c", busy])
+            compete(members, stream.hogs, stream.seconds)
             progress.step(f"{stream.messages} messages in {stream.seconds:.0f} s")
             beats.take()
-            await publishers.send({"start_ns": time.monotonic_ns() + round(_SETTLE_S * 1e9)})
+            await publishers.send({"start_ns": time.monotonic_ns() + round(SETTLE_S * 1e9)})
             stops = await _stop_until(publishers, daemon, stream)
             progress.step("counting")
             report = await _counted(daemon, before + stream.messages)
-            late_s = beats.take()
-            if late_s > (_STILL_BESIDE_STOPS_S if stream.stops else _STILL_S):
-                raise DisturbedError(f"a processor stood still for {late_s * 1000:.0f} ms")
+            check_beats(beats, _STILL_BESIDE_STOPS_S if stream.stops else STILL_S)
             counters = (await daemon.ask("/v1/status"))["datapath"]["counters"]
             if recorder.missed():
                 raise MeasurementError(f"{recorder.missed()} packets were not captured")
@@ -256,16 +246,6 @@ async def _publishers(stream: Stream, members: Crew) -> Child:
     return publishers
 
 
-def _shape(stream: Stream) -> None:
-    """Have messages leave at the rate of the bucket at most, but for some of its depth."""
-    size = ETHERNET_HEADER + _HEADERS + len(message(_TOPIC, _PAYLOAD_BYTES))
-    tbf = f"rate {stream.rate * size * 8}bit burst {stream.burst // _SHAPED * size}"
-    command = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *tbf.split()]
-    netns.run(
-        ["ip", "netns", "exec", netns.namespace("src"), *command, "limit", str(_SHAPER_QUEUE)]
-    )
-
-
 async def _stop_until(publishers: Child, daemon: Daemon, stream: Stream) -> int:
     """Stop the daemon once in a while until all messages are sent; return how many times.
 
@@ -306,7 +286,7 @@ def _stop(pid: int) -> float:
 def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
     """A daemon in front of the broker, with a bucket for the topic."""
     document = {
-        "limiter": {"name": _LIMITER, "listen": "127.0.0.1:7946"},
+        "limiter": {"name": LIMITER, "listen": "127.0.0.1:7946"},
         "broker": [
             {
                 "name": "nats",
@@ -327,7 +307,7 @@ def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
             }
         ],
     }
-    return Daemon(document, state, netns.namespace(_LIMITER))
+    return Daemon(document, state, netns.namespace(LIMITER))
 
 
 async def _counted(daemon: Daemon, messages: int) -> dict[str, Any]:

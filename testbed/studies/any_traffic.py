@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 
-from testbed import experiment
+from testbed import experiment_file
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Check, Finding, Table
 from testbed.harness.results import Results, difference, text, texts
@@ -35,7 +35,7 @@ class _Runs:
         name = case.series.name
         known = results.by_series.get(name)
         definition = known["definition"] if known else None
-        built = None if definition is None else experiment.build(definition, name)
+        built = None if definition is None else experiment_file.build(definition, name)
         self.by_allocator: dict[str, list[Seen]] = {
             allocator: [Seen(run, built) for run in results.runs(name, allocator)] if built else []
             for allocator in ALLOCATORS

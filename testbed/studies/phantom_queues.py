@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 
-from testbed.experiment import build
+from testbed.experiment_file import build
 from testbed.experiment_tables import PHANTOM_QUEUES
 from testbed.harness.draw import chart
 from testbed.harness.figure import Figure

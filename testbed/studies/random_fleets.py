@@ -16,7 +16,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from testbed import experiment
+from testbed import experiment_file
 from testbed.chaos.promises import byte_bound, fabric
 from testbed.experiment import Experiment
 from testbed.harness.draw import chart
@@ -48,12 +48,12 @@ class FleetSeries(Series):
     def load(self, quick: bool) -> Experiment:
         """See `Series.load`."""
         made = document(self.fleet) | dict(self.full) | dict((self.quick or {}) if quick else {})
-        return experiment.build(made, self.name)
+        return experiment_file.build(made, self.name)
 
 
 def _series(fleet: int) -> FleetSeries:
     made = document(fleet)
-    drawn = experiment.build({**made, "allocators": list(_ALLOCATORS)}, f"fleet {fleet}")
+    drawn = experiment_file.build({**made, "allocators": list(_ALLOCATORS)}, f"fleet {fleet}")
     ticks = len(drawn.limiters) * 1e9 / drawn.table.gossip.interval
     return FleetSeries(
         f"random-fleets/{fleet}",
@@ -106,7 +106,7 @@ def _compared(results: Results) -> list[_Compared]:
             name: next(iter(results.runs(series.name, name)), None) for name in _ALLOCATORS
         }
         if all(runs.values()):
-            built = experiment.build(results.by_series[series.name]["definition"], series.name)
+            built = experiment_file.build(results.by_series[series.name]["definition"], series.name)
             found.append(
                 _Compared(series.fleet, *(Seen(runs[name], built) for name in _ALLOCATORS))
             )

@@ -11,7 +11,7 @@ import pytest
 
 from testbed import netns, topology
 from testbed.errors import MeasurementError
-from testbed.experiment import build
+from testbed.experiment_file import build
 from testbed.harness.progress import Progress
 from testbed.link import Links
 from testbed.run import RunOptions, run_once

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from testbed.experiment import find, load
+from testbed.experiment_file import find, load
 from testbed.sim.__main__ import main
 from testbed.sim.run import simulate
 

@@ -15,7 +15,8 @@ from drld.errors import ConfigError
 from drld.requests.spec import RequestMatch
 from testbed.calls import CallsTable, due, summed
 from testbed.errors import MeasurementError
-from testbed.experiment import Experiment, find, load
+from testbed.experiment import Experiment
+from testbed.experiment_file import find, load
 from testbed.fleet import daemon_document
 from testbed.record import record
 from testbed.sim.run import refuse

@@ -13,7 +13,7 @@ import pytest
 from drld.errors import ConfigError
 from testbed.datagrams import UdpGroup
 from testbed.errors import DisturbedError, MeasurementError
-from testbed.experiment import build
+from testbed.experiment_file import build
 from testbed.harness.tables import table_of
 from testbed.record import record
 from testbed.run_bounds import refuse
@@ -274,7 +274,7 @@ def test_the_table_has_the_udp_sources_rate() -> None:
 
 
 def test_entries_of_arrays_can_be_set_by_their_number() -> None:
-    from testbed.experiment import find, load
+    from testbed.experiment_file import find, load
 
     made = load(find("any-udp"), {}, ["udp.0.rate=20mbit", "flows.1.congestion=cubic"])
     assert made.udp[0].rate_bps == 20e6

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drld.errors import ConfigError
-from testbed.experiment import EXPERIMENTS, build, find, load
+from testbed.experiment_file import EXPERIMENTS, build, find, load
 from tests.testbed_factories import document, experiment
 
 

@@ -7,7 +7,8 @@ import ipaddress
 import pytest
 
 from testbed.errors import HostError
-from testbed.experiment import Experiment, find, load
+from testbed.experiment import Experiment
+from testbed.experiment_file import find, load
 from testbed.link import (
     DelayLineLinks,
     Link,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from drld.errors import ConfigError
-from testbed.experiment import Experiment, build, find, load
+from testbed.experiment import Experiment
+from testbed.experiment_file import build, find, load
 from testbed.workload import Period, SizesTable, WebGroup
 from tests.testbed_factories import document, experiment, web
 

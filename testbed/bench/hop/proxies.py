@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,19 +14,18 @@ from drld.model import NS_PER_S
 from testbed import netns
 from testbed.bench.hop.client import PROTOCOL, Publishers
 from testbed.bench.lanes import Setting
-from testbed.errors import MeasurementError
 from testbed.messages.servers import nats_server
+from testbed.server_process import ServerProcess
 
 BROKER = 2000
 """The port of the broker."""
-_PATIENCE_S = 60.0
 
 
 class Hop(NamedTuple):
     """A contestant, and the publishers that send through it."""
 
     name: str
-    process: subprocess.Popen[bytes] | None
+    process: ServerProcess | None
     """None: nothing is between publishers and broker."""
     publishers: Publishers
 
@@ -64,19 +61,10 @@ def hop(
     Raises:
         MeasurementError: it does not listen.
     """
-    log = setting.state / f"{port}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["taskset", "-c", str(setting.cpus[1]), *command],
-            stdout=output, stderr=output, env=variables,
-        )  # fmt: skip
-    try:
-        publishers = _connected(name, port, process, log)
+    pinned, log = ["taskset", "-c", str(setting.cpus[1]), *command], setting.state / f"{port}.log"
+    process = ServerProcess(name, pinned, log, environment=variables)
+    with process.serving(partial(Publishers, port, BROKER)) as publishers, closing(publishers):
         yield Hop(name, process, publishers)
-        publishers.close()
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
 
 
 def drld(state: Path, port: int, topics: Sequence[str], timestamps: str) -> Sequence[str]:
@@ -92,12 +80,3 @@ def drld(state: Path, port: int, topics: Sequence[str], timestamps: str) -> Sequ
                   for number, topic in enumerate(topics, 1)],
     }))  # fmt: skip
     return [sys.executable, "-m", "drld", "--config", str(file)]
-
-
-def _connected(name: str, port: int, process: subprocess.Popen[bytes], log: Path) -> Publishers:
-    deadline = time.monotonic() + _PATIENCE_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            return Publishers(port, BROKER)
-        time.sleep(0.05)
-    raise MeasurementError(f"{name} does not listen: {log.read_text(errors='replace')[-1000:]}")

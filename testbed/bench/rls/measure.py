@@ -9,14 +9,13 @@ so a host that is busy for a while changes them little.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +24,13 @@ from testbed.bench.rls.client import OPEN, Client, question
 from testbed.bench.rls.empty import THREADS
 from testbed.bench.summary import Outcome, Row
 from testbed.errors import MeasurementError
+from testbed.server_process import ServerProcess
 
 PROCESSOR, RATE = ("processor time of a call", "us"), ("calls a second", "")
 RATIO = ("of drld's processor time", "")
 GOAL_US = 230.0
 USERS, REFUSED = 10_000, 20
 """Callers; every so many-th call is refused."""
-_PATIENCE_S = 60.0
 _CONFIG = """
 [limiter]
 name = "bench-rls"
@@ -65,7 +64,7 @@ match = {{ namespace = "bench", where = {{ plan = "none" }} }}
 
 class _Server(NamedTuple):
     name: str
-    process: subprocess.Popen[bytes]
+    process: ServerProcess
     client: Client
 
     def processor_s(self) -> float:
@@ -117,7 +116,7 @@ def _slice(server: _Server, asked: Sequence[bytes]) -> tuple[float, float]:
     return found
 
 
-def _servers(setting: Setting) -> Iterator[contextlib.AbstractContextManager[_Server]]:
+def _servers(setting: Setting) -> Iterator[AbstractContextManager[_Server]]:
     port, gossip = _free_port(), _free_port()
     file = setting.state / "rls.toml"
     control = setting.state / "rls.sock"
@@ -134,23 +133,9 @@ def _servers(setting: Setting) -> Iterator[contextlib.AbstractContextManager[_Se
 @contextmanager
 def _server(setting: Setting, name: str, module: Sequence[str], port: int) -> Iterator[_Server]:
     command = ["taskset", "-c", str(setting.cpus[1]), sys.executable, "-m", *module]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        client = _client(name, process, port)
+    process = ServerProcess(name, command, setting.state / f"{port}.log")
+    with process.serving(partial(Client, port)) as client, closing(client):
         yield _Server(name, process, client)
-        client.close()
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
-
-
-def _client(name: str, process: subprocess.Popen[bytes], port: int) -> Client:
-    deadline = time.monotonic() + _PATIENCE_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            return Client(port)
-        time.sleep(0.05)
-    raise MeasurementError(f"{name}: the server does not listen")
 
 
 def _free_port() -> int:

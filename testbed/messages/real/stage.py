@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from drld.config.toml_text import toml
 from testbed import netns
 from testbed.errors import MeasurementError
 from testbed.messages.real.frames import TOPIC, Protocol
 from testbed.messages.servers import mosquitto, nats_server
+from testbed.server_process import PATIENCE_S, UNTIL_PARENT_ENDS, ServerProcess
 
-_ROOT = Path(__file__).parents[3]
 _GOSSIP, _FRONT, _SERVER = 7946, 1883, 2000
 """Ports; brokers differ in theirs, as their files are called by them."""
-_PATIENCE_S = 120.0
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,18 @@ class Stage:
     servers: list[tuple[str, int]]
     """Where the brokers themselves listen."""
     directory: Path
-    daemons: list[subprocess.Popen[bytes]]
 
     def ask(self, number: int, path: str) -> Any:
         """The answer of a daemon's control socket."""
-        return _ask(self.directory / f"m{number}.sock", path)
+        transport = httpx.HTTPTransport(uds=str(self.directory / f"m{number}.sock"))
+        with httpx.Client(transport=transport, timeout=PATIENCE_S) as client:
+            return client.get(f"http://drld{path}").json()
+
+    def connected(self, number: int) -> bool | None:
+        """Whether a daemon takes clients, and is connected to all its peers; None: not yet."""
+        status = self.ask(number, "/v1/status")
+        peers = status["peers"]
+        return (status["ready"] and peers["connected"] == peers["configured"]) or None
 
     def limit(self, number: int) -> dict[str, Any]:
         """What a daemon says of its limit."""
@@ -65,28 +70,6 @@ class Stage:
         """What a daemon says of the messages that waited."""
         found: dict[str, Any] = self.limit(number)["waits"]
         return found
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("drld", timeout=_PATIENCE_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
-def _ask(path: Path, what: str) -> Any:
-    connection = _UnixConnection(path)
-    try:
-        connection.request("GET", what)
-        return json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
 
 
 def _address(number: int) -> str:
@@ -149,7 +132,7 @@ def staged(directory: Path, protocol: Protocol, brokers: int, limit: Limit) -> I
     Raises:
         MeasurementError: one has ended, or is not ready in time.
     """
-    made = Stage([], [], directory, [])
+    made, daemons = Stage([], [], directory), list[ServerProcess]()
     with ExitStack() as stack:
         for number in range(brokers):
             host = _address(number)
@@ -159,46 +142,14 @@ def staged(directory: Path, protocol: Protocol, brokers: int, limit: Limit) -> I
             made.fronts.append((host, _FRONT))
             file = directory / f"m{number}.toml"
             file.write_text(_document(directory, protocol, brokers, number, limit))
-            log = stack.enter_context(file.with_suffix(".log").open("wb"))
-            process = subprocess.Popen(
-                [
-                    *("setpriv", "--pdeathsig", "TERM", "--"),
-                    *(sys.executable, "-m", "drld", "--config", str(file)),
-                ],
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-                stderr=log,
-                cwd=_ROOT,
-            )
-            stack.callback(_stop, process)
-            made.daemons.append(process)
-        for number in range(brokers):
-            _await_ready(made, number)
+            command = [*UNTIL_PARENT_ENDS, sys.executable, "-m", "drld", "--config", str(file)]
+            daemon = ServerProcess(file.stem, command, file.with_suffix(".log"))
+            daemons.append(daemon)
+            stack.callback(daemon.stop)
+            daemon.launch()
+        for number, daemon in enumerate(daemons):
+            daemon.ready(partial(made.connected, number))
         yield made
-
-
-def _await_ready(stage: Stage, number: int) -> None:
-    """Wait until a daemon takes clients and is connected to all its peers."""
-    until_s = time.monotonic() + _PATIENCE_S
-    while stage.daemons[number].poll() is None and time.monotonic() < until_s:
-        try:
-            status = stage.ask(number, "/v1/status")
-        except OSError:
-            status = {}
-        peers = status.get("peers", {"connected": 0, "configured": 1})
-        if status.get("ready") and peers["connected"] == peers["configured"]:
-            return
-        time.sleep(_POLL_S)
-    log = (stage.directory / f"m{number}.log").read_text(errors="replace")
-    raise MeasurementError(f"daemon {number} is not ready: {log[-2000:]}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class Helper:
@@ -207,13 +158,12 @@ class Helper:
     def __init__(self, role: str, job: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
             [
-                *("setpriv", "--pdeathsig", "TERM", "--"),
+                *UNTIL_PARENT_ENDS,
                 *(sys.executable, "-m", "testbed.messages.real.load", role),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=_ROOT,
         )
         self.send(job)
 
@@ -260,7 +210,7 @@ def carried(
     Raises:
         MeasurementError: a message was lost, doubled or overtaken by one of its publisher.
     """
-    longest_ns = schedule[-1][0] + int(_PATIENCE_S * 1e9)
+    longest_ns = schedule[-1][0] + int(PATIENCE_S * 1e9)
     jobs: dict[str, dict[str, Any]] = {
         "subscribe": {"protocol": protocol, "addresses": stage.servers, "messages": len(schedule)},
         "publish": {

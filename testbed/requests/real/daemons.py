@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
 from testbed.errors import MeasurementError
 from testbed.requests.case import Case
+from testbed.server_process import UNTIL_PARENT_ENDS, ServerProcess
 
-_ROOT = Path(__file__).parents[3]
 _GOSSIP, _FRONT = 17947, 18099
 """Ports, the same at each address; deltas have the one after that of gossip."""
-_START_S = 120.0
-_NO_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
-                  "--pdeathsig", "TERM", "--")  # fmt: skip
+_ANSWER_S = 120.0
+_NO_PRIVILEGES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--")
 
 
 def address(number: int) -> str:
@@ -63,57 +62,34 @@ match = {{ namespace = "api", per = "user" }}
 
 @contextmanager
 def running(files: list[Path]) -> Iterator[None]:
-    """These daemons, once all are ready; in the end they are stopped.
+    """These daemons, once all take requests; in the end they are stopped.
 
     Raises:
-        MeasurementError: one has ended, or is not ready in time.
+        MeasurementError: one has ended, or takes no requests in time.
     """
+    unprivileged = (*UNTIL_PARENT_ENDS, *(_NO_PRIVILEGES if os.geteuid() == 0 else ()))
+    daemons = [
+        ServerProcess(
+            file.stem,
+            [*unprivileged, sys.executable, "-m", "drld", "--config", f"{file}"],
+            file.with_suffix(".log"),
+        )
+        for file in files
+    ]
     with ExitStack() as stack:
-        started = []
-        for file in files:
-            told = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-            told.bind(f"{file.with_suffix('.notify')}")
-            told.settimeout(1)
-            log = stack.enter_context(file.with_suffix(".log").open("wb"))
-            environment = {
-                **os.environ, "PYTHONPATH": f"{_ROOT}",
-                "NOTIFY_SOCKET": f"{file.with_suffix('.notify')}",
-            }  # fmt: skip
-            command = [sys.executable, "-m", "drld", "--config", f"{file}"]
-            if os.geteuid() == 0:
-                command = [*_NO_PRIVILEGES, *command]
-            process = subprocess.Popen(command, env=environment, stderr=log, cwd=_ROOT)
-            stack.callback(_stop, process)
-            started.append((file, process, told))
-        for file, process, told in started:
-            _await_ready(file, process, told)
+        for daemon in daemons:
+            stack.callback(daemon.stop)
+            daemon.launch()
+        for number, daemon in enumerate(daemons):
+            daemon.ready(partial(socket.create_connection, (address(number), _FRONT))).close()
         yield
-
-
-def _await_ready(file: Path, process: subprocess.Popen[bytes], told: socket.socket) -> None:
-    said, until_s = b"", time.monotonic() + _START_S
-    while b"READY=1" not in said:
-        if process.poll() is not None or time.monotonic() > until_s:
-            log = file.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
-            raise MeasurementError(f"{file.stem} is not ready: {log[-2000:]}")
-        with suppress(TimeoutError):
-            said = told.recv(4096)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class Asker:
     """A client of one limiter, over one connection."""
 
     def __init__(self, number: int) -> None:
-        self._connection = HTTPConnection(address(number), _FRONT, timeout=_START_S)
+        self._connection = HTTPConnection(address(number), _FRONT, timeout=_ANSWER_S)
 
     def ask(self, user: str) -> tuple[bool, float, float]:
         """Ask for a token; return whether there was one, and the times of question and answer, s.
