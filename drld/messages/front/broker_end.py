@@ -24,6 +24,9 @@ from drld.messages.protocols import Protocol
 from drld.messages.spec import Address
 from drld.model import NS_PER_S
 
+END_NS = 60 * NS_PER_S
+"""Time for a broker to read what is left, and to end, when the client has ended."""
+
 
 class Phase(Enum):
     """What drld's connection to the broker has come to."""

@@ -28,26 +28,21 @@ from drld.errors import FrameError
 from drld.messages import proxy_header
 from drld.messages.frame import Frame
 from drld.messages.front.arrival import Stamps
-from drld.messages.front.broker_end import BrokerEnd, Phase
+from drld.messages.front.broker_end import END_NS, BrokerEnd, Phase
 from drld.messages.front.client_end import ClientEnd
 from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.deadlines import Deadline
 from drld.messages.front.hand_over import HandOver
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.memory import MOST_QUEUED, Share
-from drld.messages.front.opening import Opening
+from drld.messages.front.opening import STRANGER_BYTES, Opening, more_than_connect
 from drld.messages.front.patience import Patience
 from drld.messages.front.pump import FLOW_FRAMES
 from drld.messages.front.reactor import WRITE
 from drld.messages.front.shared import Shared
 from drld.messages.front.succession import Successive
 from drld.messages.spec import BrokerSpec
-from drld.model import NS_PER_S
 
-BROKER_END_NS = 60 * NS_PER_S
-"""Time for a broker to read what is left, and to end, when the client has ended."""
-STRANGER_BYTES = 4096
-"""Bytes of one read until the broker has accepted the client: they are beside `Memory.held`."""
 HANDSHAKES = 4
 """Steps of TLS handshakes in a turn; one takes about 1 ms with RSA of 2048 bits."""
 
@@ -204,8 +199,7 @@ class Connection:
             client.answered = min(client.answered, down)
         share.decide(up, begun, max(broker.link.queued, client.answered))
         if self.successor is not None and not self.waiting:
-            self.successor.succeed()
-            self.successor = None
+            self._shared.succession.pass_on(self)
         if client.ended or broker.ended:
             self._end()
         else:
@@ -242,6 +236,18 @@ class Connection:
         """See `Successive.succeed`."""
         if self._opening is not None:
             self._opening.succeed()
+
+    def give_way(self) -> bool:
+        """See `Successive.give_way`."""
+        if self._frames is not None:
+            # What has come meanwhile is read only now.
+            later = self.client.receive(STRANGER_BYTES) or ()
+            self._frames = more_than_connect(chain(self._frames, later))
+        if self._frames is not None:
+            return False
+        self.broker.phase = Phase.ENDED
+        self.look()
+        return True
 
     def look(self) -> None:
         """Settle at the end of this turn."""
@@ -392,7 +398,7 @@ class Connection:
             if self._hand_over is not None and not self._hand_over.done():
                 return
             deadlines.cancel(self._deadline)
-            self._deadline = self._shared.pump.reactor.after(BROKER_END_NS, self.fail)
+            self._deadline = self._shared.pump.reactor.after(END_NS, self.fail)
             broker.finish()
 
     @property

@@ -11,12 +11,19 @@ message before CONNECT is judged without one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
+from drld.errors import FrameError
 from drld.messages.frame import Frame, Place, Returns
 from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.patience import Patience
 from drld.messages.front.shared import Shared
 from drld.messages.front.succession import Successive
 from drld.messages.gate import Lane
+
+STRANGER_BYTES = 4096
+"""Bytes of one read until the broker has accepted the client: they are beside `Memory.held`."""
 
 
 class Opening:
@@ -94,3 +101,13 @@ class Opening:
     def accepted(self) -> None:
         """End the limit of the opening's time: the broker has accepted the client."""
         self._patience.opened()
+
+
+def more_than_connect(frames: Iterator[Frame]) -> Iterator[Frame] | None:
+    """The same frames, of which the first is CONNECT; None: no other whole frame follows."""
+    connect = next(frames)
+    try:
+        second = next(frames, None)
+    except FrameError:
+        return None
+    return None if second is None else chain((connect, second), frames)

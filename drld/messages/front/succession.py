@@ -1,8 +1,13 @@
-"""The order of two connections of one client.
+"""The order of the connections of one client.
 
 A broker of MQTT ends a client's connection when another connection comes with the same identifier.
 Messages that wait in the older connection would then be lost. So the CONNECT of the newer one waits
 until no frame of the older one waits.
+
+Messages may wait for longer than a client waits for its CONNACK: it gives up, and tries again. A
+try that waits and has brought nothing but its CONNECT ends when the next one comes, as the broker
+would end it. So these tries take one place among `max_connections`, however many there are. A try
+that has brought more stays: its messages are delivered in their turn.
 """
 
 from __future__ import annotations
@@ -30,15 +35,21 @@ class Successive(Flow, Protocol):
     def succeed(self) -> None:
         """Go on: no frame of the older connection waits any more."""
 
+    def give_way(self) -> bool:
+        """End, if the client has sent nothing but its CONNECT, which waits; return whether."""
+        ...
+
 
 class Succession:
-    """The newest connection of each client of one broker."""
+    """The connections of each client of one broker that follow each other."""
 
     def __init__(self, *, one_per_client: bool) -> None:
         """`one_per_client`: whether the broker ends the older of two connections."""
         self._one_per_client = one_per_client
         self._newest: dict[str, Successive] = {}
         """The newest connections by their clients' identifiers."""
+        self._older: dict[Successive, Successive] = {}
+        """The connections that others wait for, by these others."""
 
     def join(self, connection: Successive, client: Client) -> bool:
         """Add a connection whose client has said its identifier.
@@ -50,13 +61,36 @@ class Succession:
             return False
         older = self._newest.get(client.id)
         self._newest[client.id] = connection
-        if older is None or not older.waiting:
+        if older is None:
             return False
-        older.successor = connection
-        older.look()
+        if (oldest := self._older.get(older)) is not None and older.give_way():
+            del self._older[older]
+            older = oldest
+        elif not older.waiting:
+            return False
+        self._follow(older, connection)
         return True
+
+    def pass_on(self, connection: Successive) -> None:
+        """Let the successor of a connection go on, as no frame of the connection waits."""
+        successor, connection.successor = connection.successor, None
+        if successor is None:
+            return
+        del self._older[successor]
+        if (older := self._older.pop(connection, None)) is None:
+            successor.succeed()
+        else:  # The connection has ended before its own turn came.
+            self._follow(older, successor)
 
     def leave(self, connection: Successive, client: Client | None) -> None:
         """Forget a connection that has ended."""
         if client is not None and self._newest.get(client.id) is connection:
             del self._newest[client.id]
+        if (older := self._older.pop(connection, None)) is not None:
+            older.successor = None
+
+    def _follow(self, older: Successive, newer: Successive) -> None:
+        """Let a connection wait for an older one."""
+        self._older[newer] = older
+        older.successor = newer
+        older.look()

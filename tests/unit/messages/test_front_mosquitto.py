@@ -142,26 +142,6 @@ async def test_what_a_client_sent_arrives_after_it_has_left(
         assert running.broker.journal.counts["undelivered"] == 0
 
 
-async def test_a_client_that_comes_back_loses_nothing_of_its_older_connection(
-    server: Server, observer: Observer, clients: Clients
-) -> None:
-    """The broker ends the older one as soon as the newer one's CONNECT comes."""
-    limit = message_limit("limited/#", rate=20, burst=1)
-    async with front(server, "mqtt", limit) as running:
-        for number in range(3):
-            client = await clients.dial(running)
-            await client.send(connect("same"))
-            assert (await client.receive()) is not None
-            await client.send(publish("limited/a", b"%d" % (2 * number)))
-            await client.send(publish("limited/a", b"%d" % (2 * number + 1)))
-            await running.until_waiting(1)
-            if number % 2:
-                await client.send(DISCONNECT)
-            await client.vanish()
-        await observer.until(6)
-        assert observer.numbers("limited/a") == [*range(6)]
-
-
 async def test_a_client_that_waits_longer_than_its_keep_alive_keeps_its_connection(
     server: Server, observer: Observer, clients: Clients
 ) -> None:

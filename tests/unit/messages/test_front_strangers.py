@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from drld.messages.front.connection import STRANGER_BYTES
 from drld.messages.front.link import READ_BYTES
+from drld.messages.front.opening import STRANGER_BYTES
 from drld.messages.front.patience import FRAME_NS, OPENING_NS
 from drld.messages.mqtt import MqttReturns
 from testbed.messages.servers import Server, mosquitto, nats_server

@@ -1,0 +1,140 @@
+"""Connections of one client that follow each other, with a real mosquitto behind the front."""
+
+from __future__ import annotations
+
+from drld.messages.front.connection import Connection
+from drld.messages.front.patience import OPENING_NS
+from testbed.messages.servers import Server
+from tests.brokers.front import Clients, Clock, Front, Observer, front, until
+from tests.brokers.raw_mqtt import DISCONNECT, RawClient, connect, publish
+from tests.unit.messages.made import attach, message_limit
+
+SLOW = message_limit("limited/#", rate=0.001, burst=1)
+TRIES = 10
+
+
+async def test_a_client_that_comes_back_loses_nothing_of_its_older_connection(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """The broker ends the older one as soon as the newer one's CONNECT comes."""
+    limit = message_limit("limited/#", rate=20, burst=1)
+    async with front(server, "mqtt", limit) as running:
+        for number in range(3):
+            client = await clients.dial(running)
+            await client.send(connect("same"))
+            assert (await client.receive()) is not None
+            await client.send(publish("limited/a", b"%d" % (2 * number)))
+            await client.send(publish("limited/a", b"%d" % (2 * number + 1)))
+            await running.until_waiting(1)
+            if number % 2:
+                await client.send(DISCONNECT)
+            await client.vanish()
+        await observer.until(6)
+        assert observer.numbers("limited/a") == [*range(6)]
+
+
+async def with_one_that_waits(running: Front, clients: Clients) -> None:
+    """A client of the name "same" has a message that waits."""
+    older = await clients.open(running, "same")
+    await older.send(publish("limited/a", b"0") + publish("limited/a", b"1"))
+    await running.until_waiting(1)
+    await older.vanish()
+
+
+async def come_back(running: Front, clients: Clients, more: bytes = b"") -> RawClient:
+    """A client of this name that drld has read, and whose CONNECT waits."""
+    before = {*running.broker.connections}
+    client = await clients.dial(running)
+    await client.send(connect("same", will="will") + more)
+    await until(lambda: any(it._frames is not None for it in found(running, before)))
+    return client
+
+
+def found(running: Front, before: set[Connection]) -> set[Connection]:
+    """The connections that have come since."""
+    return running.broker.connections - before
+
+
+def no_limit(running: Front) -> None:
+    """Let all messages leave that wait."""
+    attach(running.datapath, now_ns=running.pump.reactor.clock())
+    running.pump.wake()
+
+
+async def test_a_client_that_tries_again_and_again_has_two_connections_at_most(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """Its older message may wait for hours, and it gives up each try after some seconds."""
+    async with front(server, "mqtt", SLOW) as running:
+        await with_one_that_waits(running, clients)
+        for number in range(TRIES):
+            client = await come_back(running, clients)
+            if number < TRIES - 1:
+                await client.vanish()
+        await until(lambda: len(running.broker.connections) == 2)
+        no_limit(running)
+        got = await client.receive()
+        assert got is not None
+        assert got.kind == 2, "CONNACK"
+        await client.send(publish("free", b"2", 1, 1))
+        await client.acknowledged([1], 1)
+        await observer.until(3)
+        # The broker does not see the tries that were given up, and so publishes no will of theirs.
+        assert [it.payload for it in observer.heard] == [b"0", b"1", b"2"]
+        assert running.broker.journal.counts["too_slow"] == 0
+
+
+async def test_messages_that_come_with_a_try_are_not_lost(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    async with front(server, "mqtt", SLOW) as running:
+        await with_one_that_waits(running, clients)
+        for number in range(TRIES):
+            # With a CONNECT, or in a piece of their own behind it.
+            message = publish("free", b"%d" % (2 + number)) + DISCONNECT
+            client = await come_back(running, clients, message if number % 2 else b"")
+            if not number % 2:
+                await client.send(message)
+            await client.vanish()
+        no_limit(running)
+        await observer.until(2 + TRIES)
+        assert [int(it.payload) for it in observer.heard] == [*range(2 + TRIES)]
+        await until(lambda: not running.broker.connections)
+
+
+async def test_a_try_that_fails_lets_no_later_one_pass_before_the_messages(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    async with front(server, "mqtt", SLOW) as running:
+        await with_one_that_waits(running, clients)
+        before = {*running.broker.connections}
+        await come_back(running, clients, publish("free", b"x"))
+        (failing,) = found(running, before)
+        last = await come_back(running, clients)
+        failing.fail()
+        running.pump.wake()
+        await until(lambda: len(running.broker.connections) == 2)
+        no_limit(running)
+        assert await last.receive() == (2, 0, b"\0\0")
+        await observer.until(2)
+        assert observer.numbers("limited/a") == [0, 1]
+        assert running.broker.journal.counts["undelivered"] == 0
+
+
+async def test_tries_at_a_broker_that_stands_still_end_with_the_time_of_their_opening(
+    server: Server, clients: Clients
+) -> None:
+    clock = Clock()
+    async with front(server, "mqtt", SLOW, clock=clock) as running:
+        server.freeze()
+        for number in range(TRIES):
+            client = await clients.dial(running)
+            # A broker ends the older of two connections, so each is the first of its name.
+            await client.send(connect(f"client{number}"))
+            await client.vanish()
+        await until(lambda: len(running.broker.connections) == TRIES)
+        clock.ahead_ns += OPENING_NS
+        running.pump.wake()
+        await until(lambda: not running.broker.connections)
+        assert running.broker.memory.held == 0
+        server.thaw()
