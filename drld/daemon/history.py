@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -82,36 +83,39 @@ class History:
     async def write(self) -> None:
         """Bring the file up to date. If that fails, the log says so; the next change retries."""
         async with self._writing:
-            if self.file is not None and self._unwritten:
-                await trio.to_thread.run_sync(self.flush)
+            if (job := self._take()) is not None:
+                self._end(job, await trio.to_thread.run_sync(job.error))
 
     def flush(self) -> None:
         """Do the work of `write`, and block until it is done."""
-        file, lines = self.file, self._unwritten
-        if file is None or not lines:
-            return
+        if (job := self._take()) is not None:
+            self._end(job, job.error())
+
+    def _take(self) -> _Write | None:
+        """The lines that the file lacks; None: it lacks none."""
+        lines = self._unwritten
+        if self.file is None or not lines:
+            return None
         self._unwritten = []
         text = "".join(lines)
-        try:
-            if self._file_bytes + len(text) > 2 * MAX_BYTES:
-                text = "".join(tuple(self._lines))
-                replace_by(file, write_beside(file, text, _MODE))
-                self._file_bytes = 0
-            else:
-                _append(file, text)
-        except OSError as error:
-            self._unwritten = lines + self._unwritten
+        if self._file_bytes + len(text) <= 2 * MAX_BYTES:
+            return _Write(self.file, lines, text, replaces=False)
+        return _Write(self.file, lines, "".join(self._lines), replaces=True)
+
+    def _end(self, job: _Write, error: OSError | None) -> None:
+        """Note the outcome of a write."""
+        if error is None:
+            self._file_bytes = len(job.text) + (0 if job.replaces else self._file_bytes)
+        else:
+            self._unwritten = job.lines + self._unwritten
             self._file_bytes = 2 * MAX_BYTES  # A part may have been written.
             if not self._failed:
                 log.warning(
                     "the history of limits is not kept: %s: %s",
-                    *(file, error.strerror),
-                    extra=event("history.failed", file=str(file), reason=error.strerror),
+                    *(job.file, error.strerror),
+                    extra=event("history.failed", file=str(job.file), reason=error.strerror),
                 )
-            self._failed = True
-        else:
-            self._file_bytes += len(text)
-            self._failed = False
+        self._failed = error is not None
 
     def _add(self, entry: HistoryEntry) -> None:
         line = json.dumps(entry, separators=(",", ":")) + "\n"
@@ -127,6 +131,29 @@ class History:
         self._bytes += len(line)
         while self._bytes > MAX_BYTES:
             self._bytes -= len(self._lines.popleft())
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A write to the file. It has all that it needs, as a thread does it while changes go on."""
+
+    file: Path
+    lines: list[str]
+    """The lines that the file lacks."""
+    text: str
+    """These lines, or all lines in memory if they replace the file."""
+    replaces: bool
+
+    def error(self) -> OSError | None:
+        """Write; return the reason if the host refuses."""
+        try:
+            if self.replaces:
+                replace_by(self.file, write_beside(self.file, self.text, _MODE))
+            else:
+                _append(self.file, self.text)
+        except OSError as error:
+            return error
+        return None
 
 
 def _entry(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
 
 from drld import config
 from drld.control.credentials import Credentials
@@ -150,6 +154,25 @@ async def test_memory_and_file_are_bounded_and_a_restart_finds_the_newest(
     again.started(1, 200)
     again.flush()
     assert [entry["t"] for entry in History(file).entries()][:2] == [200, 99]
+
+
+async def test_a_change_while_a_thread_writes_is_in_the_file_once(tmp_path: Path) -> None:
+    kept = History(tmp_path / "lim1.history.jsonl")
+
+    class Lines(deque[str]):
+        """The lines in memory: if a thread reads them, a change comes first."""
+
+        def __iter__(self) -> Iterator[str]:
+            if threading.current_thread() is not threading.main_thread():
+                trio.from_thread.run_sync(kept.started, 2, 2)
+            return super().__iter__()
+
+    kept._lines = Lines()
+    for number in (1, 3):
+        kept.started(number, number)
+        await kept.write()
+    found = [entry["t"] for entry in History(kept.file).entries()]
+    assert found == sorted(set(found), reverse=True)
 
 
 def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
