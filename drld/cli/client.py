@@ -17,6 +17,8 @@ import click
 
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
+_LOOK_S = 0.5
+"""A daemon that does not answer for so long has a control socket, too: its operator must choose."""
 _COMPARED = 1000
 """Limits whose names are compared with a name that the daemon does not know."""
 _SILENT = "the daemon at {} does not answer"
@@ -180,11 +182,27 @@ def find_socket(given: str | None) -> Path:
     if own:  # This user may have started a daemon.
         found += _sockets(Path(own, "drld"))
     if len(found) > 1:
+        found = [path for path in found if _may_be_control(path)] or found
+    if len(found) > 1:
         listed = ", ".join(map(str, found))
         raise click.UsageError(f"several daemons run here; choose one with --socket: {listed}")
     if not found:
         raise Refused(f"no control socket in {RUN_DIRECTORY}: is drld running? (see also --socket)")
     return found[0]
+
+
+def _may_be_control(path: Path) -> bool:
+    """Whether a daemon may answer on its control socket there.
+
+    None does where a killed daemon left a socket, or where a daemon answers requests.
+    """
+    try:
+        Daemon(str(path), _LOOK_S).get("/v1/status")
+    except NotFound:
+        return False
+    except Refused as error:
+        return not isinstance(error.__cause__, ConnectionRefusedError)
+    return True
 
 
 def _sockets(directory: Path) -> list[Path]:

@@ -84,7 +84,7 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
     text = " ".join(item)
     limits = _File(config) if config else _Daemon(daemon)
     path, _, words = text.partition(" ")
-    if Path(path).is_file() or path.endswith(_CAPTURES):
+    if _is_file(path) or path.endswith(_CAPTURES):
         try:
             with Path(path).open("rb") as stream:
                 _explain_capture(stream, Path(path), words, limits, as_json)
@@ -97,6 +97,13 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
         _explain_one(text, limits, as_json)
     except InputError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:
+        return False  # A packet in hexadecimal digits may be longer than names are.
 
 
 class _Daemon:

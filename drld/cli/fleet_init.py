@@ -112,7 +112,10 @@ def init(
 def _hosts(given: Iterable[str], file: Iterable[str] | None) -> Iterable[tuple[str, str]]:
     """Names and endpoints; the configuration checks them later."""
     pairs = [host.partition("=")[::2] for host in given]
-    pairs += [" ".join(line.split()).partition(" ")[::2] for line in file or () if line.strip()]
+    try:
+        pairs += [" ".join(line.split()).partition(" ")[::2] for line in file or () if line.strip()]
+    except UnicodeDecodeError:
+        raise click.UsageError("--hosts: the file must be UTF-8") from None
     seen = set()
     for name, address in pairs:
         if not address:

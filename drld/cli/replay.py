@@ -149,7 +149,7 @@ def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitS
     from drld import config
     from drld.errors import ConfigError
 
-    depth = int(burst) if burst and burst.isdigit() else burst or "auto"
+    depth = int(burst) if burst and burst.isdecimal() else burst or "auto"
     limit = {"id": 1, "name": "all", "rate": rate, "burst": depth, "match": plane.EVERYTHING}
     own = {"name": "replay", "listen": "127.0.0.1:1"}
     document = {"limiter": own, **plane.BESIDE, "limit": [limit]}

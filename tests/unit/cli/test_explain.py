@@ -110,6 +110,11 @@ async def test_shadow_and_pause(control: Path, engine: FakeDatapath) -> None:
     assert "shadow mode; it would be dropped: the bucket holds 0 B, and the packet needs" in said
 
 
+async def test_a_packet_in_hexadecimal_may_be_longer_than_the_name_of_a_file(control: Path) -> None:
+    said = await output(control, "explain", (HEADERS + bytes(376)).hex(), "out", "eth1")
+    assert "now: forwarded" in said
+
+
 async def test_mistakes(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
     result = await drlctl(control, "explain", "tcp", "10.0.0.1")
     assert result.exit_code == 2

@@ -53,6 +53,14 @@ def test_a_fleet_is_made_once_and_only_its_owner_may_read_it(
     assert {path: path.read_bytes() for path in fleet.iterdir()} == before
 
 
+def test_a_list_of_hosts_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_bytes(b"lim1 \xff")
+    result = invoke("fleet", "init", tmp_path / "edge", "--hosts", tmp_path / "hosts")
+    assert result.exit_code == 2
+    assert "--hosts: the file must be UTF-8" in result.stderr
+    assert not (tmp_path / "edge").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
