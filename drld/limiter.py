@@ -223,8 +223,9 @@ class Limiter:
             shared.value = min(value, MAX_VALUE)
         unpoliced = self.policy.mode is Mode.PAUSE or self.policy.keyed is not None
         alone = bool(self.membership.peers) and not view.connected and not view.remote
+        plain = unpoliced or (alone and not self._allocator.keeps_share)
         return Tick(
-            enforcement=self.initial() if alone or unpoliced else allocation.enforcement,
+            enforcement=self.initial() if plain else allocation.enforcement,
             evict=evict,
             measurement=measurement,
             demand=demand,

@@ -78,6 +78,9 @@ class Allocator(ABC):
     be lost; else it covers the age of news without loss."""
     follows_demand: ClassVar[bool] = True
     """Whether records depend on demand."""
+    keeps_share: ClassVar[bool] = False
+    """Whether its record holds a limiter that hears no peer to the static share. Otherwise such a
+    limiter enforces that share as a plain bucket."""
     Parameters: ClassVar[type[Any]] = NoParameters
     """Frozen dataclass of the allocator's parameters, all with defaults. A field's type is
     annotated with its bounds in words, which `require` quotes and the reference lists."""

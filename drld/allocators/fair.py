@@ -70,6 +70,7 @@ class Fair(Allocator):
     """Fill the limit's bucket at the local limit, and hold each sampled flow to the level."""
 
     quantity = Quantity.WEIGHT
+    keeps_share = True
     Parameters = FairParameters
 
     def __init__(self, parameters: FairParameters) -> None:

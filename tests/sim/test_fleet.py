@@ -52,7 +52,7 @@ def test_static_leaves_an_idle_share_unused() -> None:
     assert fleet.forwarded_bps("l0", 2) == pytest.approx(LIMIT / 2, rel=0.02)
 
 
-@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop"])
+@pytest.mark.parametrize("allocator", ["gtb", "grd", "fps", "fps-random-drop", "fair"])
 def test_a_limiter_that_hears_no_peer_enforces_its_static_share(allocator: str) -> None:
     fleet = PacketFleet(limit_spec(allocator), 4, seed=1)
     fleet.network.partition(["l0"], ["l1", "l2", "l3"])

@@ -55,6 +55,29 @@ def test_a_dead_limiter_keeps_its_share_and_comes_back() -> None:
     assert mean_bps(run, "l2", 11, 14) == pytest.approx(7.5e6, rel=0.1)
 
 
+@pytest.mark.parametrize("fabric", ["mesh", "tree", "pushsum"])
+def test_the_flows_of_a_limiter_whose_last_peer_has_died_share_its_static_share(
+    fabric: str,
+) -> None:
+    """UDP at 0.9 of the static share leaves the other three flows a quarter each."""
+    flood = {"limiter": "l1", "rate": "4500kbit"}
+    three = {"limiter": "l1", "count": 3, "rtt": "40ms"}
+    table = experiment(
+        seconds=20,
+        warmup="8s",
+        allocators=["fair"],
+        limiters=["l1", "l2"],
+        flows=[three],
+        udp=[flood],
+        limit={"rate": "10mbit", "burst": "auto"},
+        gossip={"fabric": fabric},
+        events=[{"at": "1s", "kill": "l2"}],
+    )
+    run = simulate(table, "fair")
+    assert mean_bps(run, "l1", 8, 20) == pytest.approx(5e6, rel=0.05)
+    assert run["udp"][0]["forwarded_bps"] == pytest.approx(1.25e6, rel=0.1)
+
+
 def test_a_dead_limiter_begins_its_new_life_with_the_limit_of_the_day() -> None:
     events = [
         {"at": "3s", "kill": "l2"},

@@ -46,6 +46,15 @@ def test_until_a_peer_is_heard_the_static_share_is_enforced_as_a_bucket() -> Non
     assert tick.in_force.rate == 5 * MBIT
 
 
+def test_fair_polices_each_flow_while_no_peer_is_heard() -> None:
+    fair = limiter("fair")
+    sent = {flow_key(port): 40_000 for port in (1, 2)}
+    tick = fair.tick(measurement(80_000, dropped=40_000, flows=sent), TICK_NS)
+    assert tick.in_force.rate == 5 * MBIT
+    assert tick.enforcement.fill_rate == 5 * MBIT
+    assert tick.enforcement.flow_rate == 5 * MBIT / 2
+
+
 def test_a_paused_limit_drops_nothing_and_takes_part_in_gossip() -> None:
     paused = limiter("gtb", mode=Mode.PAUSE)
     assert paused.initial() == Enforcement()
