@@ -22,7 +22,8 @@ _DRLD = {
     "zsh": "_drld() { _arguments '--config[configuration]:file:_files' --check --version --help "
     "'--log-format[form of the log]:format:(auto text json journal)' }",
     "fish": "complete -c drld -l config -r -F\ncomplete -c drld -f -l check\n"
-    "complete -c drld -f -l version\ncomplete -c drld -x -l log-format -a 'auto text json journal'",
+    "complete -c drld -f -l help\ncomplete -c drld -f -l version\n"
+    "complete -c drld -x -l log-format -a 'auto text json journal'",
 }
 """Scripts for the daemon's own options, which are few and do not change."""
 _ZSH_END = """
