@@ -64,8 +64,8 @@ def with_policy(limit: LimitSpec, **changes: Any) -> LimitSpec:
     return replace(limit, policy=replace(limit.policy, **changes))
 
 
-def gossip_spec(fabric: str = "mesh", branching: int = 3) -> GossipSpec:
-    return GossipSpec(fabric=fabric, branching=branching, interval_ns=TICK_NS)
+def gossip_spec(fabric: str = "mesh") -> GossipSpec:
+    return GossipSpec(fabric=fabric, branching=3, interval_ns=TICK_NS)
 
 
 def limiter_spec(*limits: LimitSpec, peers: Sequence[str] = ("b",), **changes: Any) -> LimiterSpec:

@@ -180,14 +180,11 @@ class FlowState:
 class FlowRates:
     """Smoothed rate of each flow of the sample, in tokens/s."""
 
-    def __init__(
-        self, capacity: int = CAPACITY, history: float = HISTORY, item: int = BYTES.item
-    ) -> None:
-        """`history`: weight that history one second old keeps (drld.estimate.ewma); `item`: typical
-        item of the limit's unit, tokens."""
+    def __init__(self, capacity: int = CAPACITY, item: int = BYTES.item) -> None:
+        """`capacity`: the most flows of the sample; `item`: typical item of the limit's unit,
+        tokens."""
         self._item = item
         self.capacity = capacity
-        self.history = history
         self._flows: dict[FlowId, FlowState] = {}
         self.rest = FlowState()
         """Estimates of all flows outside the sample, as if they were one flow."""
@@ -224,7 +221,7 @@ class FlowRates:
         have had `RESIDENCE_NS` to show their rate. A flow in a pause counts with its average, as a
         fast flow among many slow ones would otherwise take long to come back.
         """
-        alpha = self.history ** (interval_ns / NS_PER_S)
+        alpha = HISTORY ** (interval_ns / NS_PER_S)
         fast_alpha = math.exp(-interval_ns / FAST_NS)
         for key in self._flows.keys() - counted.keys():
             del self._flows[key]

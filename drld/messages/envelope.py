@@ -29,27 +29,20 @@ class Envelope(NamedTuple):
     """Burst of the limit, messages."""
 
 
-def envelope(
-    arrivals_ns: Sequence[int],
-    duration_ns: int,
-    margin: Fraction = MARGIN,
-    quantile: Fraction = QUANTILE,
-) -> Envelope:
+def envelope(arrivals_ns: Sequence[int], duration_ns: int) -> Envelope:
     """The envelope of a trace.
 
     Args:
         arrivals_ns: the arrivals of messages, in their order.
         duration_ns: the duration of the recording; the last arrival may come earlier.
-        margin: the factor of the rate over the trace's mean rate.
-        quantile: the part of the messages that do not wait.
 
     Raises:
         ValueError: the trace has no message, or no duration.
     """
     if not arrivals_ns or duration_ns <= 0:
         raise ValueError("a trace must have messages and a duration")
-    rate = margin * len(arrivals_ns) * NS_PER_S / duration_ns
-    found = sorted(unfinished_work(arrivals_ns, rate))[int(quantile * len(arrivals_ns))]
+    rate = MARGIN * len(arrivals_ns) * NS_PER_S / duration_ns
+    found = sorted(unfinished_work(arrivals_ns, rate))[int(QUANTILE * len(arrivals_ns))]
     return Envelope(rate, -(-found // (rate.denominator * NS_PER_S)) + 1)
 
 

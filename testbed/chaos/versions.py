@@ -54,10 +54,10 @@ def earlier(folder: Path, revision: str | None, source: Path = ROOT) -> Path:
     return _marked(folder)
 
 
-def another_default(folder: Path, source: Path = ROOT) -> Path:
+def another_default(folder: Path) -> Path:
     """Copy this version's code into a new folder, with another default."""
     for part in _PARTS:
-        shutil.copytree(source / part, folder / part)
+        shutil.copytree(ROOT / part, folder / part)
     _replace(folder / _CONFIGURED, _DEFAULT, _OTHER_DEFAULT)
     return _marked(folder)
 

@@ -153,9 +153,9 @@ def under_constant_demand(kind: Kind, fabric: str, *, faults: bool, seed: int = 
     return summary(samples, EVENTS_S if faults else (), detection_s)
 
 
-def when_all_begin(kind: Kind, fabric: str, limiters: int, seed: int = 1) -> float:
+def when_all_begin(kind: Kind, fabric: str, limiters: int) -> float:
     """The highest 1 s window over the limit: each sends the whole limit, from one moment on."""
-    fleet = packet_fleet(kind, fabric, limiters, seed)
+    fleet = packet_fleet(kind, fabric, limiters, 1)
     fleet.run_until(3)
     for number, name in enumerate(fleet.names):
         fleet.constant(name, number, LIMIT)

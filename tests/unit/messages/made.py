@@ -40,12 +40,9 @@ def message_limit(
     excess: Excess = Excess.WAIT,
     mode: Mode = Mode.ENFORCE,
     client: ByClient | None = None,
-    allocator: str = "static",
 ) -> LimitSpec:
     """A limit of messages/s and messages."""
-    made = limit_spec(
-        allocator, id=id, name=f"limit{id}", match=MessageMatch(broker, topic, client)
-    )
+    made = limit_spec("static", id=id, name=f"limit{id}", match=MessageMatch(broker, topic, client))
     policy = replace(
         made.policy,
         rate=int(rate * ITEM),

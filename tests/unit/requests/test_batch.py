@@ -89,11 +89,11 @@ async def connected(made: BatchFront, process: int = 1) -> AsyncIterator[tuple[C
             await ended.wait()
 
 
-def fronted(turns: Turns | None = None) -> BatchFront:
+def fronted() -> BatchFront:
     datapath = limited(
         (limit(on_failure=OnFailure.OPEN), bucket(5, rate=1)), (of_plan(2), bucket(2))
     )
-    return BatchFront(datapath, lambda: 0, turns or Turns())
+    return BatchFront(datapath, lambda: 0, Turns())
 
 
 async def test_any_address_speaks_it_beside_http(tmp_path: Path) -> None:
