@@ -1,6 +1,9 @@
-"""The bound on bytes, and the datapaths that it holds for."""
+"""The bound on bytes, the datapaths that it holds for, and the page with the promised use."""
 
+import math
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -8,7 +11,7 @@ import pytest
 
 from testbed.chaos import stage
 from testbed.chaos.fault import Episode
-from testbed.chaos.promises import MARGIN, byte_bound, fabric
+from testbed.chaos.promises import LEAST, MARGIN, byte_bound, fabric, promised
 from testbed.chaos.scene import LIMITERS, RATE, Load, Scene
 from testbed.chaos.series import Seen
 from testbed.harness.finding import Verdict
@@ -75,3 +78,18 @@ def test_while_a_fault_goes_on_that_is_known_it_is_promised_as_well() -> None:
     limit = (1 + MARGIN) * RATE
     assert bounded({7: 3 * RATE, 8: limit})
     assert not bounded({7: 3 * RATE, 8: limit}, known_s=(6.0, 9.0))
+
+
+def test_the_page_has_the_promised_use_of_tree_and_mesh() -> None:
+    page = Path(__file__).parents[2] / "results" / "faults.md"
+    stated = {
+        (float(tree), float(mesh))
+        for tree, mesh in re.findall(r"(0\.\d+) \((0\.\d+)\)", page.read_text(encoding="utf-8"))
+    }
+
+    def floored(what: str, name: str) -> float:
+        return math.floor(100 * promised(what, name) + 1e-9) / 100
+
+    # Nothing is promised while no packet passes any host.
+    expected = {(floored(it, "tree"), floored(it, "mesh")) for it in LEAST} - {(0.0, 0.0)}
+    assert stated == expected
