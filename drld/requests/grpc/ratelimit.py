@@ -15,8 +15,11 @@ By default, Envoy lets a request pass if this service answers with an error. So 
 client of Envoy chooses may cause an error. A long value, or one that is not UTF-8, is replaced by a
 digest. Hits have a greatest number. A descriptor that is too large is refused by the answer
 OVER_LIMIT. Only mistakes of the operator are errors. An override is no error for the same reason.
-It cannot be honoured either: limiters tell each other tokens of a key, and no rates, so a rate in a
-request would be known to one limiter alone.
+
+Envoy's own service honours an override. This one does not: limiters tell each other the tokens of a
+key, and no rates, so only limiters that see such a request would know its rate. All others would
+date and forget the tokens by the limit's own rate, so at a slower rate the fleet would admit more
+than the override says. A limit without keys is divided by one rate, which all limiters must know.
 """
 
 from __future__ import annotations
