@@ -6,6 +6,7 @@ Pure, and light to import: `drlctl diff` compares configurations too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from drld.errors import ConfigError
@@ -110,11 +111,5 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def knowledge_stays(old: Policy, new: Policy) -> bool:
     """Whether a limit's knowledge still applies under its new policy, with the same fabric."""
-    return (old.unit, old.allocator, old.parameters, old.ewma, old.interval_ns, old.flow) == (
-        new.unit,
-        new.allocator,
-        new.parameters,
-        new.ewma,
-        new.interval_ns,
-        new.flow,
-    )
+    decisive = attrgetter("unit", "allocator", "parameters", "ewma", "interval_ns", "flow")
+    return bool(decisive(old) == decisive(new))

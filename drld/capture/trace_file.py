@@ -29,15 +29,16 @@ _INTERFACE, _OBSOLETE, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
 _IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
 _TAGS = (b"\x81\x00", b"\x88\xa8")
-_ETHERNET = 1
+_ETHERNET, _SLL, _SLL2, _PPP_LINK, _PPP_HDLC = 1, 113, 276, 9, 50
+"""Link types that have the type of the protocol: Ethernet, Linux cooked (two versions), PPP."""
 _MOST_NS = 1 << 63
 """End of time: the year 2262."""
 _CUT_OFF = "the capture ends inside a packet"
-_TYPE_AT = {_ETHERNET: 12, 113: 14, 276: 0, 9: 2, 50: 2}
-"""The offset of the protocol type, by link type: Ethernet, Linux cooked (SLL, SLL2), PPP."""
+_TYPE_AT = {_ETHERNET: 12, _SLL: 14, _SLL2: 0, _PPP_LINK: 2, _PPP_HDLC: 2}
+"""The offset of the protocol type, by link type."""
 _PPP = {b"\x00\x21": _IPV4, b"\x00\x57": _IPV6}
 _BARE = {0: 4, 108: 4, 12: 0, 14: 0, 101: 0, 228: 0, 229: 0}
-"""Bytes before the IP header of link types without such a field: loopback, raw IP."""
+"""Bytes before the IP header, by link type, where no field has the protocol: loopback, raw IP."""
 
 
 class Captured(NamedTuple):
@@ -48,21 +49,26 @@ class Captured(NamedTuple):
     data: bytes
     """The captured bytes, from the IP header on; empty if the frame is not IP."""
     size: int
-    """Bytes that it had, from the IP header on; Ethernet's padding is among them."""
+    """Length of the whole packet from the IP header on, with Ethernet's padding, bytes. It is more
+    than that of `data` if the capture has only the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
+    """An interface of a pcapng section."""
+
     link: int
     per_second: int = 1_000_000
+    """Resolution of its times: units a second."""
     offset_ns: int = 0
+    """Added to its times."""
 
 
 def packets(stream: IO[bytes]) -> Iterator[Captured]:
     """The packets of a capture, in its order.
 
     Raises:
-        InputError: it is no capture, or cannot be read on from here; what came before is sound.
+        InputError: the stream is no capture, or is damaged after the packets up to here.
     """
     magic = _exactly(stream, 4)
     if magic == _SECTION:
@@ -167,7 +173,7 @@ def _block(body: bytes, order: str, kind: int, interfaces: list[_Interface]) -> 
 
 def _known(link: int) -> None:
     if link not in _TYPE_AT and link not in _BARE:
-        raise InputError(f"the capture is of a link layer that limits cannot be on: {link}")
+        raise InputError(f"the capture has link type {link}: must be Ethernet, Linux cooked, PPP, loopback or raw IP")
 
 
 def _packet(link: int, time_ns: int, frame: bytes, size: int) -> Captured:
@@ -184,11 +190,11 @@ def _start(link: int, frame: bytes) -> int | None:
         first = frame[start] >> 4 if len(frame) > start else 0
         return start if first in (4, 6) else None
     at = _TYPE_AT[link]
-    if link in (9, 50):
+    if link in (_PPP_LINK, _PPP_HDLC):
         # PPP; the address and control bytes may be left out.
         at = 2 if frame[:2] == b"\xff\x03" else 0
         return at + 2 if frame[at : at + 2] in _PPP else None
-    start = {113: 16, 276: 20}.get(link, at + 2)
+    start = {_SLL: 16, _SLL2: 20}.get(link, at + 2)
     for _ in range(2):
         if frame[at : at + 2] not in _TAGS:
             break

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _HEADERS = ("LIMIT", "MODE", "VERDICT", "WHY", "BUCKET", "DEPTH", "FAIR RATE")
 _KEPT = 32_768
-"""Answers that are kept while a capture is explained, because many of its items are alike. Kept as
-JSON, with two limits, they take about 50 MB."""
+"""The most answers that are kept, because many items of a capture are alike. As JSON, with two
+limits, they take about 50 MB."""
 _AT_ONCE = 8192
 """Items that are read before the limits judge the new ones among them: about a second of work."""
 _BODY_BYTES = 65_000
