@@ -173,7 +173,8 @@ def _block(body: bytes, order: str, kind: int, interfaces: list[_Interface]) -> 
 
 def _known(link: int) -> None:
     if link not in _TYPE_AT and link not in _BARE:
-        raise InputError(f"the capture has link type {link}: must be Ethernet, Linux cooked, PPP, loopback or raw IP")
+        read = "Ethernet, Linux cooked, PPP, loopback or raw IP"
+        raise InputError(f"the capture has link type {link}: must be {read}")
 
 
 def _packet(link: int, time_ns: int, frame: bytes, size: int) -> Captured:
