@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,10 @@ class BaseClient:
         self._tls = tls
         self._timeout_s = timeout_s
         self._availability = Availability(Random(SystemRandom().getrandbits(64)), on_failure)
+        self._owner = os.getpid()
+        """The process that opened the connections."""
         self._process = SystemRandom().getrandbits(64)
+        """The number of this process, by which the limiter counts the processes that ask it."""
         self._leases: WeakSet[HeldLease] = WeakSet()
 
     @property
@@ -95,6 +99,16 @@ class BaseClient:
         """Return the remainder of an answer's limit, in requests; None: it is not known."""
         table = self._availability.table
         return table.requests_left(answer.limit, answer.remaining) if table else answer.remaining
+
+    def _forked(self) -> bool:
+        """Return whether a fork has made this process since the last call.
+
+        The connections are then those of the parent, and this process has a number of its own.
+        """
+        if self._owner == os.getpid():
+            return False
+        self._owner, self._process = os.getpid(), SystemRandom().getrandbits(64)
+        return True
 
     def _without(self, questions: Sequence[Question], reason: object) -> list[Answer]:
         """Decide without the limiter, which has just failed for this reason."""

@@ -123,15 +123,18 @@ class _OwnLimit:
         Raises:
             RateLimitedError: the call may not pass.
         """
-        if answer is None or (answer.error is None and not self._of_fleet(question, table)):
+        if answer is None or (answer.error is None and not self._of_fleet(question, answer, table)):
             name = "\xff".join(part for pair in question.descriptor.items() for part in pair)
             local = question._replace(descriptor={"key": name})
             answer = self._buckets.decide(local, monotonic_ns())
         if not answer.admitted:
             raise RateLimitedError(answer)
 
-    def _of_fleet(self, question: Question, table: LimitTable | None) -> bool:
-        """Return whether the fleet has a limit for this call."""
+    def _of_fleet(self, question: Question, answer: Answer, table: LimitTable | None) -> bool:
+        """Return whether the fleet has a limit for this call.
+
+        A limiter's answer names it. The table may be older than the limit.
+        """
         limits = table.limits if table else ()
         under = [it for it in limits if it.covers(question.namespace, question.descriptor)]
         if under and table is not self._compared:
@@ -142,4 +145,4 @@ class _OwnLimit:
                     "namespace %s: a decorator says %s, and the fleet has other rates: %s",
                     *(self._namespace, self._rate, rates),
                 )
-        return bool(under)
+        return bool(under) if answer.degraded else answer.limit is not None

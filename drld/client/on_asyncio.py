@@ -1,4 +1,8 @@
-"""The client for asyncio: one connection carries the questions of all tasks."""
+"""The client for asyncio: one connection carries the questions of all tasks.
+
+A client may outlive its event loop, as with several calls of `asyncio.run`. Each loop has a
+connection of its own, because no other loop can read it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Client(AsyncClient):
-    """Asks one limiter, for the tasks of one event loop."""
+    """Asks one limiter, for the tasks of one event loop at a time."""
 
     def __init__(
         self,
@@ -33,6 +37,8 @@ class Client(AsyncClient):
         super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the connection and of the lock."""
 
     async def __aenter__(self) -> Client:
         """Return the client; the context closes its connection."""
@@ -89,6 +95,9 @@ class Client(AsyncClient):
         Raises:
             OSError: no process listens at the address.
         """
+        loop = asyncio.get_running_loop()
+        if self._forked() or loop is not self._loop:
+            self._loop, self._connection, self._connecting = loop, None, asyncio.Lock()
         async with self._connecting:
             if self._connection is None or self._connection.ended:
                 connection = _Connection()
@@ -105,6 +114,7 @@ class _Connection(asyncio.Protocol):
         self.ended = False
         self.used = False
         """Whether the limiter has ever answered on this connection."""
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
 
@@ -116,11 +126,10 @@ class _Connection(asyncio.Protocol):
         Raises:
             OSError: no process listens at the address.
         """
-        loop = asyncio.get_running_loop()
         if isinstance(address, str):
-            await loop.create_unix_connection(lambda: self, address)
+            await self._loop.create_unix_connection(lambda: self, address)
         else:
-            await loop.create_connection(lambda: self, *address, ssl=tls)
+            await self._loop.create_connection(lambda: self, *address, ssl=tls)
         assert self._transport is not None
         self._transport.write(self.conversation.greeting(process))
 
@@ -136,7 +145,7 @@ class _Connection(asyncio.Protocol):
         exchange = Exchange(self.conversation, availability, questions, monotonic_ns())
         self._transport.write(exchange.data)
         if exchange.missing:
-            self._waiting[exchange] = asyncio.get_running_loop().create_future()
+            self._waiting[exchange] = self._loop.create_future()
             try:
                 await self._waiting[exchange]
             finally:
@@ -148,7 +157,7 @@ class _Connection(asyncio.Protocol):
         """End the connection, and all calls that wait."""
         if not self.ended:
             self.ended = True
-            if self._transport is not None:
+            if self._transport is not None and not self._loop.is_closed():
                 self._transport.abort()
             for future in self._waiting.values():
                 if not future.done():

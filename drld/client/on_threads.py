@@ -11,7 +11,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from random import SystemRandom
 from threading import Lock
 from time import monotonic_ns
 from typing import TYPE_CHECKING
@@ -43,8 +42,6 @@ class Client(BaseClient):
     ) -> None:
         """See `BaseClient`."""
         super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
-        self._owner = os.getpid()
-        """The process that opened these connections."""
         self._idle: list[_Connection] = []
 
     def __enter__(self) -> Client:
@@ -99,11 +96,8 @@ class Client(BaseClient):
         return ThreadsLease(self, Question(namespace, descriptor, caller=caller))
 
     def _kept(self) -> _Connection | None:
-        if self._owner != os.getpid():
-            # After a fork, the connections are those of the parent.
-            self._owner = os.getpid()
+        if self._forked():
             self._idle = []
-            self._process = SystemRandom().getrandbits(64)
         try:
             return self._idle.pop()
         except IndexError:

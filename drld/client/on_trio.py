@@ -97,6 +97,8 @@ class Client(AsyncClient):
             OSError: no process listens at the address.
         """
         async with self._connecting:
+            if self._forked():
+                self._connection = None
             if self._connection is None or self._connection.ended:
                 self._connection = _Connection(await self._stream(), self._process)
             return self._connection

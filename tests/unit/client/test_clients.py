@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -243,6 +244,42 @@ def test_a_forked_worker_has_connections_and_tokens_of_its_own(path: Path) -> No
         assert client.limits is not None
         client.close()
         kept.close()
+
+
+@LOOPS
+def test_a_forked_worker_counts_as_a_process_of_its_own(
+    run: Callable[[Callable[[Made], Awaitable[None]]], None], path: Path
+) -> None:
+    async def ask(made: Made) -> None:
+        other: Any = made(unix)
+        async with other:
+            before = other._process
+            # The client was made before the fork, and has no connection yet.
+            other._owner = -1
+            assert (await other.check("api")).admitted
+            assert other._process != before
+            assert (await other.check("api")).admitted
+
+    with limiter(path) as (unix, _):
+        run(ask)
+
+
+# asyncio itself closes and reports a socket whose loop has ended without closing it.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_client_asks_from_one_event_loop_after_another(path: Path) -> None:
+    with limiter(path, limited((limit(), bucket(100)))) as addresses:
+        for address in addresses:
+            of_asyncio = on_asyncio.Client(address, timeout_s=60)
+            of_trio = on_trio.Client(address, timeout_s=60)
+            for _ in range(3):
+                assert not asyncio.run(of_asyncio.check("api")).degraded
+                assert not trio.run(of_trio.check, "api").degraded
+            of_asyncio.close()
+            trio.run(of_trio.aclose)
+            assert of_asyncio.counts["failures"] == of_trio.counts["failures"] == 0
+            of_asyncio._connection = None
+        # The warnings come here, and not in another test.
+        gc.collect()
 
 
 def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:

@@ -159,6 +159,21 @@ def test_a_decorator_asks_the_fleet_and_compares_its_rate(
         assert error.value.retry_after_s == pytest.approx(1800, abs=60)
 
 
+def test_a_decorator_keeps_to_a_limit_that_is_newer_than_the_known_ones(tmp_path: Path) -> None:
+    """A client reads the limits twice a minute; an answer names its limit at once."""
+    with limiter(tmp_path / "socket") as (unix, _), Client(unix, timeout_s=60) as client:
+        client.check("api", cost=3)
+        client._availability.learn(LimitTable((), 1))
+
+        @limited("api", "100/s", client=client)
+        def work() -> None: ...
+
+        work()
+        work()
+        with pytest.raises(RateLimitedError, match="above the limit limit-1"):
+            work()
+
+
 def test_a_decorator_without_a_limiter_keeps_its_rate(tmp_path: Path) -> None:
     @limited("mail", "3/hour")
     def alone() -> None: ...
