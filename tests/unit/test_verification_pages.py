@@ -1,4 +1,4 @@
-"""The commands of the pages that verify the promises of requests and messages exist."""
+"""The commands of the pages that say how to verify each promise exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from testbed.bench.registry import BENCHMARKS
-from testbed.chaos.message_faults import FAULTS
+from testbed.chaos.message_faults import FAULTS as MESSAGE_FAULTS
+from testbed.chaos.registry import FAULTS
 from testbed.messages.__main__ import main
 from testbed.reproduce.registry import FIGURES, GROUPS
 from tests.fuzz.targets import TARGETS
@@ -16,14 +17,14 @@ from tests.fuzz.targets import TARGETS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     name: (ROOT / "docs" / f"{name}-verification.md").read_text()
-    for name in ("requests", "messages")
+    for name in ("operations", "requests", "messages")
 }
-ALL = [
+OF_PLANES = [
     ("scripts/bench", {*BENCHMARKS}),
     ("scripts/reproduce", {*FIGURES, *GROUPS}),
     ("scripts/fuzz", {*TARGETS}),
 ]
-"""The commands of both pages, and the names that each knows."""
+"""The commands on the pages of both planes, and the names that each knows."""
 
 
 def named(page: str, command: str) -> set[str]:
@@ -43,9 +44,10 @@ def test_every_path_exists(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "command", "known"),
     [
-        *((page, *it) for page in PAGES for it in ALL),
+        *((page, *it) for page in ("requests", "messages") for it in OF_PLANES),
+        ("operations", "scripts/chaos", {*FAULTS}),
         ("messages", "MESSAGES", {*main.commands}),
-        ("messages", "scripts/chaos messages", {*FAULTS}),
+        ("messages", "scripts/chaos messages", {*MESSAGE_FAULTS}),
     ],
 )
 def test_every_name_behind_a_command_exists(page: str, command: str, known: set[str]) -> None:
