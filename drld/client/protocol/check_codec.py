@@ -14,6 +14,7 @@ Python that is several times as fast as records of many sizes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -163,7 +164,7 @@ def read_answers(count: int, body: bytes) -> Iterator[tuple[int, Answer]]:
     """
     for record, text in _records(ANSWER, count, body):
         number, granted, retry_ms, reset_ms, remaining, flags, _ = record
-        if flags & ~_OF_ANSWER or not remaining >= 0:
+        if flags & ~_OF_ANSWER or not 0 <= remaining < math.inf:
             raise WireError(
                 "value", "an answer has unknown flags, or a remainder that is no amount"
             )

@@ -116,11 +116,9 @@ def _list(value: object) -> list[Any]:
 
 
 def _max_keys(value: object) -> int:
-    # `drlctl` has texts.
-    number = int(value) if isinstance(value, str) and _is_number(value) else value
-    if type(number) is not int or not 1 <= number <= MAX_KEYS:
+    if type(value) is not int or not 1 <= value <= MAX_KEYS:
         raise ValueError(f"a number of keys, from 1 to {MAX_KEYS}")
-    return number
+    return value
 
 
 class RequestMatchTable(Table):
