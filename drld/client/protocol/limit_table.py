@@ -14,6 +14,9 @@ from typing import Any
 from drld.client.protocol.frame import Kind, frame
 from drld.errors import WireError
 
+_MAX_WHOLE = 2**63 - 1
+"""The largest number of a table: JSON has no bound, and one of 400 digits fits no float."""
+
 
 @dataclass(frozen=True, slots=True)
 class LimitInfo:
@@ -115,6 +118,6 @@ def _text(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _MAX_WHOLE:
         raise TypeError
     return value

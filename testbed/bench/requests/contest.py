@@ -27,6 +27,7 @@ from testbed.bench.summary import Outcome, Row
 
 TIME, RATIO = ("a decision", "us"), ("of the first's time", "")
 P99, REFUSED = ("p99", "us"), ("refused", "%")
+LOAD = ("load", "1/s")
 
 
 class Result(NamedTuple):
@@ -36,6 +37,8 @@ class Result(NamedTuple):
     refused: int
     latencies: Sequence[float] = ()
     """Of each request, seconds; empty: they are not measured one by one."""
+    per_s: float | None = None
+    """The rate of requests whose times no answer moves, 1/s; None: each waits for an answer."""
 
 
 Slice: TypeAlias = Callable[[Sequence[Asked]], Result]
@@ -65,6 +68,8 @@ class Entry:
     """In its group; the first is what the others are compared with."""
     below: float | None = None
     """The goal for a decision, us."""
+    p99_below: float | None = None
+    """The goal for the 99th percentile, us."""
     note: str = ""
     """Its settings."""
     requests: tuple[int, int] = (1_000, 300)
@@ -127,6 +132,8 @@ async def _rounds(
             rows.append(row(*RATIO, [a / b for a, b in zip(time, times[0], strict=True)]))
         if one[0][0].latencies:
             p99 = [statistics.quantiles(it.latencies, n=100)[-1] * 1e6 for it, _ in one]
-            rows.append(row(*P99, p99))
+            rows.append(row(*P99, p99, below=entry.p99_below))
+        if loads := [it.per_s for it, _ in one if it.per_s is not None]:
+            rows.append(row(*LOAD, loads))
         rows.append(row(*REFUSED, [100 * result.refused / count for result, count in one]))
     return rows

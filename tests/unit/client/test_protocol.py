@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -71,7 +74,7 @@ def test_questions_are_read_as_they_were_asked(questions: list[Question], piece:
             AMOUNTS,
             st.none() | st.integers(0, 2**32 - 2),
             st.none() | st.integers(0, 2**32 - 2),
-            st.none() | st.floats(0, allow_nan=False),
+            st.none() | st.floats(0, allow_nan=False, allow_infinity=False),
             st.text(max_size=9),
         ),
         min_size=1,
@@ -206,6 +209,14 @@ def test_flags_of_the_future_are_refused() -> None:
         [*check_codec.read_answers(1, check_codec.answer_record(1, 8, b""))]
 
 
+@pytest.mark.parametrize("remaining", [math.inf, math.nan, -0.5])
+def test_a_remainder_that_is_no_amount_is_refused(remaining: float) -> None:
+    """Middleware could not write it into a field."""
+    record = check_codec.answer_record(1, REMAINING, b"", remaining=remaining)
+    with pytest.raises(WireError, match=r"^value: "):
+        [*check_codec.read_answers(1, record)]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -214,6 +225,15 @@ def test_flags_of_the_future_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_an_invalid_table_of_limits_is_refused(body: bytes) -> None:
+    with pytest.raises(WireError, match=r"^value: "):
+        greeted().receive(frame(Kind.LIMITS, 0, body))
+
+
+@pytest.mark.parametrize("key", ["item", "quota", "window_s", "rate", "share_rate", "burst"])
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e400", "-1", str(2**63), "1" * 400])
+def test_a_table_with_an_endless_number_is_refused(key: str, number: str) -> None:
+    limit = json.dumps({**asdict(INFO), key: "it"}).replace('"it"', number)
+    body = f'{{"processes": 1, "limits": [{limit}]}}'.encode()
     with pytest.raises(WireError, match=r"^value: "):
         greeted().receive(frame(Kind.LIMITS, 0, body))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +13,23 @@ from types import ModuleType
 
 import pytest
 
+from drld.client.protocol.check_codec import (
+    ADMITTED,
+    answer_frame,
+    answer_record,
+    check_frames,
+    record_of,
+)
 from drld.client.protocol.frame import MAX_CHECKS
+from drld.client.protocol.model import Question
 from drld.model import Enforcement
 from drld.requests.spec import RequestMatch
 from testbed.bench import report
 from testbed.bench.registry import BENCHMARKS
-from testbed.bench.requests import hammer, memory, ticks
+from testbed.bench.requests import hammer, memory, open_loop, ticks
 from testbed.bench.requests.contest import Entry, Scene, entries
 from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
-from testbed.bench.requests.rows import batches, leased, singly
+from testbed.bench.requests.rows import batches, half_load, leased, singly
 
 from ...fleets.requests import request_limit
 from ..client.limiter import limiter
@@ -58,7 +68,9 @@ def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.parametrize("row", [batches, singly, leased], ids=lambda row: row.ENTRY.case)
+@pytest.mark.parametrize(
+    "row", [batches, singly, leased, half_load], ids=lambda row: row.ENTRY.case
+)
 def test_the_client_library_refuses_what_is_to_be_refused(
     tmp_path: Path, row: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +95,39 @@ def test_the_client_library_refuses_what_is_to_be_refused(
     expected = 0 if row is leased else sum(it.emptied for it in asked)
     assert result.refused == expected
     assert result.seconds > 0
-    assert len(result.latencies) == (200 if row is singly else 0)
+    assert len(result.latencies) == {singly: 200, half_load: 150}.get(row, 0)
+    assert (result.per_s is not None) == (row is half_load)
+
+
+def test_a_question_is_asked_at_its_time_while_an_earlier_one_waits() -> None:
+    """The server answers only when it has both, which a client that waits never sends."""
+    ask = check_frames([(record_of(0, Question("bench"), b""), b"")])
+    yes = answer_frame([(answer_record(0, ADMITTED, b"", granted=1), b"")])
+    pairs = [socket.socketpair() for _ in range(2)]
+
+    def serve() -> None:
+        for _, server in pairs:
+            server.recv(len(ask), socket.MSG_WAITALL)
+        for _, server in pairs:
+            server.sendall(yes)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    opened = [open_loop.Connection(client) for client, _ in pairs]
+    result = open_loop.ask(opened, [ask, ask], [0.0, 0.02])
+    thread.join()
+    assert (result.refused, len(result.latencies)) == (0, 2)
+    # The first waited for the second's time, and its latency has that.
+    assert result.latencies[0] >= 0.02
+    for client, server in pairs:
+        client.close()
+        server.close()
+
+
+def test_arrivals_come_at_their_rate() -> None:
+    times = open_loop.arrivals(Random(1), 10_000, 500.0)
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(20.0, rel=0.05)
 
 
 def test_clients_that_keep_a_daemon_busy_count_answered_questions(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""A real daemon is reloaded many times while clients of two protocols use its limits up."""
+"""A real daemon is reloaded many times while clients of three protocols use its limits up."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections import Counter
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -14,14 +15,18 @@ import trio
 
 from drld.client import Question
 from drld.client.on_trio import Client
+from testbed.bench.rls.client import Client as EnvoyClient
 from tests.local_daemons import pairs_of_ports, ports, running
+from tests.rls_messages import request
+
+from .grpc_peer import framed
 
 USERS = [f"user{number}" for number in range(20)]
 BURST, BIG = 100, 300
 LEAST_RELOADS = 10
-HTTP, BATCHES = 200, 40
-"""What a client asks: requests over HTTP, or batches."""
-BATCH = 50
+HTTP, BATCHES, CALLS = 200, 40, 60
+"""What a client asks: requests over HTTP, batches, or groups of calls over gRPC."""
+BATCH, GROUP = 50, 10
 
 
 def configuration(directory: Path, gossip: int, http: int, change: int, burst: int = BURST) -> str:
@@ -78,7 +83,7 @@ async def test_levels_are_kept_and_nobody_gets_an_error(tmp_path: Path) -> None:
     file, path = tmp_path / "drld.toml", str(tmp_path / "requests.sock")
     file.write_text(configuration(tmp_path, gossip, http, 0))
     admitted: Counter[str] = Counter()
-    clients, reloads = 4, 0
+    clients, reloads = 6, 0
     transport = httpx.AsyncHTTPTransport(uds=f"{tmp_path}/control.sock")
     control = httpx.AsyncClient(transport=transport, base_url="http://drld", timeout=60)
 
@@ -108,10 +113,21 @@ async def test_levels_are_kept_and_nobody_gets_an_error(tmp_path: Path) -> None:
                     admitted[user] += answer.granted
         clients -= 1
 
+    async def ask_by_grpc(rng: Random) -> None:
+        nonlocal clients
+        with closing(await trio.to_thread.run_sync(EnvoyClient, http)) as client:
+            for _ in range(CALLS):
+                user = rng.choice([*USERS, "big"])
+                call = framed(request({"user": user, "plan": "free"}).SerializeToString())
+                # A call that fails is no refusal, so it would count as admitted.
+                refused = await trio.to_thread.run_sync(client.ask, [call] * GROUP)
+                admitted[user] += GROUP - refused
+        clients -= 1
+
     async with running(file), control, Client(path, timeout_s=60) as client:
         with trio.fail_after(600):
             async with trio.open_nursery() as nursery:
-                for number, ask in enumerate((ask_by_http, ask_in_batches) * 2):
+                for number, ask in enumerate((ask_by_http, ask_in_batches, ask_by_grpc) * 2):
                     nursery.start_soon(ask, Random(number))
                 for reloads in count(1):
                     await reload(reloads)

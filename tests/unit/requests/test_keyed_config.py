@@ -121,6 +121,14 @@ def test_a_limit_on_bytes_may_have_keys() -> None:
         ('bucket = "bag"', "limit[0].bucket: must be 'ledger', 'queue' or 'counter' (got 'bag')"),
         ("max_keys = 0", "limit[0].max_keys: must be a number of keys, from 1 to 10000000 (got 0)"),
         (
+            "max_keys = 10000001",
+            "limit[0].max_keys: must be a number of keys, from 1 to 10000000 (got 10000001)",
+        ),
+        (
+            'max_keys = "5"',
+            "limit[0].max_keys: must be a number of keys, from 1 to 10000000 (got '5')",
+        ),
+        (
             "overrides = 1",
             'limit[0].overrides: must be an array of tables such as { user = "bigco", rate = '
             '"1000/s" }, or of texts such as "user=bigco,rate=1000/s" (got 1)',
