@@ -30,7 +30,6 @@ def main() -> None:
 @experiment_options
 @click.option("--datapath", type=click.Choice(DATAPATHS), default="auto", show_default=True)
 @click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
-@click.option("--traces", is_flag=True, help="Keep the daemons' traces in OUT/traces.")
 @once_option
 def run(experiment: str, settings: tuple[str, ...], out: Path | None, **chosen: Any) -> None:
     """Run EXPERIMENT: a TOML file, or the name of one that comes with the testbed."""

@@ -78,7 +78,6 @@ def run_experiment(
     once: bool = False,
     datapath: str = "auto",
     links: str = "auto",
-    traces: bool = False,
     **changes: Any,
 ) -> None:
     """Do the runs of an experiment, and show its result.
@@ -107,7 +106,7 @@ def run_experiment(
     place = directory.resolve()
     setting = Setting(
         place.parent, Room(1, PROCESSORS), datapath=datapath, links=links, once=once,
-        resume=resume, traces=place / "traces" if traces else None,
+        resume=resume,
     )  # fmt: skip
     campaign = Campaign([replace(series, name=place.name)], setting, Board())
     run_to_end(campaign.carry_out, root=not simulated)

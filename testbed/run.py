@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -56,8 +55,6 @@ class RunOptions:
 
     datapath: str
     make_links: Callable[[], Links]
-    traces: Path | None = None
-    """Directory for the daemons' raw traces; None: they are not kept."""
     once: bool = False
     """Whether a run that the host disturbed counts, with a remark."""
 
@@ -86,9 +83,6 @@ async def run_once(
             run = _Run(experiment, allocator, layout, members, options)
             await run.prepare(state, seed, progress)
             observation = await _unwrapped(run.carry_out, progress)
-        traces = run.fleet.traces
-    if options.traces is not None:
-        _write_traces(options.traces, f"{allocator}-{repetition}", traces)
     return record(experiment, allocator, repetition, layout, observation)
 
 
@@ -99,13 +93,6 @@ async def _unwrapped(function: Callable[[Progress], Any], progress: Progress) ->
     except Exception as error:
         raise first_of(error) from None
     return observation
-
-
-def _write_traces(directory: Path, name: str, traces: Any) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for limiter, ticks in traces.items():
-        lines = "".join(f"{json.dumps(tick)}\n" for tick in ticks)
-        (directory / f"{name}-{limiter}.jsonl").write_text(lines, encoding="utf-8")
 
 
 class _Run:

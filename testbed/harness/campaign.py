@@ -88,10 +88,9 @@ class Campaign:
     async def _answer(self, task: Task, definition: dict[str, Any]) -> dict[str, Any]:
         """A worker's last answer."""
         setting = self._setting
-        traces = None if setting.traces is None else str(setting.traces)
         job = worker.Job(
             definition, task.allocator, task.repetition, task.simulated, setting.datapath,
-            setting.links, setting.once, traces,
+            setting.links, setting.once,
         )  # fmt: skip
         module = self._series[task.series].worker
         silence_s = float("inf") if task.simulated else _SILENCE_S

@@ -149,8 +149,6 @@ class Setting:
     """Whether a run that the host disturbed counts, with a remark."""
     resume: bool = True
     """Whether earlier runs that still count are kept."""
-    traces: Path | None = None
-    """Directory for the daemons' raw traces; None: they are not kept."""
 
     def ledger(self, series: Planned, board: Board) -> Ledger:
         """The result of a series."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import trio
@@ -48,7 +47,6 @@ class Job:
     datapath: str
     links: str
     once: bool
-    traces: str | None
 
 
 class _Reported(Progress):
@@ -84,7 +82,6 @@ async def _answer(wanted: Experiment, job: Job) -> dict[str, Any]:
         options = RunOptions(
             job.datapath,
             functools.partial(choose_links, job.links),
-            None if job.traces is None else Path(job.traces),
             job.once,
         )
         record = await run_once(wanted, job.allocator, job.repetition, options, _Reported())

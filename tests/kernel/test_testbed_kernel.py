@@ -345,7 +345,7 @@ def test_an_interrupted_campaign_leaves_nothing(
 def test_the_next_run_removes_leftovers_of_a_killed_one() -> None:
     """The run's own process: its campaign would clean up after it."""
     small = experiment(seconds=60, flows=FLOWS)
-    job = worker.Job(small.definition, "fps", 1, False, "nfqueue", "auto", True, None)
+    job = worker.Job(small.definition, "fps", 1, False, "nfqueue", "auto", True)
     command = [sys.executable, "-m", worker.__name__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
