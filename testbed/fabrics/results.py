@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.fabrics.case import Case
+from drld.gossip.fabrics import FABRICS
+from testbed.fabrics.case import SIZES, Case, cases
 from testbed.fabrics.fleet import INTERVAL_NS
 
 
@@ -16,10 +17,12 @@ class Results:
 
     def __init__(self, runs: Sequence[Mapping[str, Any]]) -> None:
         self.runs = runs
-        self._by_case: dict[Case, list[Mapping[str, Any]]] = {}
+        found: dict[Case, list[Mapping[str, Any]]] = {}
         for run in runs:
-            case = Case(**{**run["case"], "seed": 1})
-            self._by_case.setdefault(case, []).append(run)
+            found.setdefault(Case(**{**run["case"], "seed": 1}), []).append(run)
+        # Runs end in any order; tables have that of the cases.
+        order = cases(tuple(FABRICS), SIZES, quick=False)
+        self._by_case = {case: found[case] for case in [*order, *found] if case in found}
 
     @property
     def cases(self) -> list[Case]:
