@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from drld.client.protocol.address import read_address
 from drld.client.protocol.availability import Availability
+from drld.client.protocol.exchange import chunks
 from drld.client.protocol.lease import Lease
 from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import NO_PAIRS, Answer, Question
@@ -52,7 +53,8 @@ class BaseClient:
 
         Args:
             address: one of `requests.listen`: `/run/drld/requests.sock`, `127.0.0.1:8099`.
-            timeout_s: the most time for an answer, and for a new connection, s.
+            timeout_s: the most time for the answers to `CHUNK` questions, and for a new
+                connection, s.
             on_failure: `open` or `closed`: decides while the limiter has never answered. Later,
                 each limit's `on_failure` decides.
             tls: the context for a limiter with `requests.certificate`. It has a certificate of its
@@ -99,6 +101,13 @@ class BaseClient:
         """Return the remainder of an answer's limit, in requests; None: it is not known."""
         table = self._availability.table
         return table.requests_left(answer.limit, answer.remaining) if table else answer.remaining
+
+    def _patience_s(self, questions: Sequence[Question]) -> float:
+        """Return the longest wait for the answers to these questions, s.
+
+        A limiter that decides about 100,000 questions is not silent.
+        """
+        return self._timeout_s * max(len(chunks(questions)), 1)
 
     def _forked(self) -> bool:
         """Return whether a fork has made this process since the last call.

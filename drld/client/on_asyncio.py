@@ -60,7 +60,8 @@ class Client(AsyncClient):
         if not self._availability.may_ask(now_ns):
             return self._availability.without(questions, now_ns)
         try:
-            answers = await asyncio.wait_for(self._asked(questions), self._timeout_s)
+            patience_s = self._patience_s(questions)
+            answers = await asyncio.wait_for(self._asked(questions), patience_s)
         except (OSError, WireError, asyncio.TimeoutError) as error:
             if self._connection is not None:
                 self._connection.end(error)

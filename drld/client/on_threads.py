@@ -73,7 +73,7 @@ class Client(BaseClient):
         now_ns = monotonic_ns()
         if not self._availability.may_ask(now_ns):
             return self._availability.without(questions, now_ns)
-        deadline_ns = now_ns + round(self._timeout_s * 1e9)
+        deadline_ns = now_ns + round(self._patience_s(questions) * 1e9)
         connection = self._kept()
         try:
             if connection is not None:

@@ -59,7 +59,7 @@ class Client(AsyncClient):
             await trio.lowlevel.checkpoint()
             return self._availability.without(questions, now_ns)
         try:
-            with trio.fail_after(self._timeout_s):
+            with trio.fail_after(self._patience_s(questions)):
                 answers = await self._asked(questions)
         except (OSError, WireError, trio.TooSlowError, trio.BrokenResourceError) as error:
             await self.aclose()

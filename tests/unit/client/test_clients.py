@@ -98,6 +98,13 @@ def test_many_threads_and_large_batches(path: Path) -> None:
         assert client.ask([]) == []
 
 
+@pytest.mark.parametrize("made", [Client, on_asyncio.Client, on_trio.Client])
+def test_many_questions_have_the_time_of_each_part(made: Any, path: Path) -> None:
+    client = made(str(path), timeout_s=0.5)
+    waits = [client._patience_s([Question("api")] * number) for number in (0, 1, CHUNK, CHUNK + 1)]
+    assert waits == [0.5, 0.5, 0.5, 1.0]
+
+
 @LOOPS
 def test_tasks_share_a_connection(
     run: Callable[[Callable[[Made], Awaitable[None]]], None], path: Path
