@@ -90,6 +90,9 @@ class Reader(Protocol):
         """Bytes of a frame that has begun."""
         ...
 
+    def forget(self) -> None:
+        """Free the memory of a frame that has begun; nothing more is fed."""
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that these bytes complete, in their order; the caller takes all of them.
 
@@ -131,6 +134,9 @@ class Returns(Protocol):
     come too late. Such pings do not reach the client."""
     asked: int
     """The number of these pings that drld has not answered yet."""
+    keep_alive_s: int | None
+    """The keep-alive that the broker has set in the place of the client's (MQTT 5), s; 0: any
+    pause; None: it has set none."""
 
     def feed(self, data: bytes) -> bytes:
         """The bytes that the client gets for these bytes of the broker.

@@ -26,6 +26,7 @@ from drld.messages.mqtt_packet import (
     QUOTA_EXCEEDED,
     Cursor,
     body,
+    connack,
     connect,
     topic_of,
     varint,
@@ -47,7 +48,7 @@ _NAMES = {
 }  # fmt: skip
 """The packets that a client may send."""
 _FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
-_PINGRESP = 0xD0
+_PINGRESP, _ANSWERS = 0xD0, b"\xd0"
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, _AUTH), _OVERTAKES)
 _MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
@@ -94,6 +95,10 @@ class MqttReader:
     def held(self) -> int:
         """See `Reader.held`."""
         return len(self._rest)
+
+    def forget(self) -> None:
+        """See `Reader.forget`."""
+        self._rest.clear()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """See `Reader.feed`."""
@@ -202,8 +207,10 @@ class MqttReader:
     def _alias(self, cursor: Cursor, topic: Topic) -> tuple[int, Topic]:
         """The alias of a PUBLISH, and its topic."""
         alias = cursor.properties()
-        if not alias:
+        if alias is None:
             return 0, topic
+        if not alias:
+            raise cursor.wrong("topic_alias", "must be at least 1 (got 0)")
         before = self._aliases.get(alias)
         if not topic:
             if before is None:
@@ -282,11 +289,12 @@ class MqttReturns:
     """
 
     __slots__ = (
-        *("_beginning", "_head", "_left", "_queue"),
-        *("accepted", "asked", "greeted", "held", "pings", "stands_in"),
+        *("_beginning", "_head", "_left", "_queue", "_withheld"),
+        *("accepted", "asked", "greeted", "held", "keep_alive_s", "pings", "stands_in"),
     )
 
     def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002 -- for NATS
+        self.keep_alive_s: int | None = None
         self.greeted = False
         self.accepted = False
         self._beginning: bytearray | None = bytearray()
@@ -297,7 +305,9 @@ class MqttReturns:
         self.asked = 0  # Brokers of MQTT send no pings.
         self._queue: list[bytes] = []
         self._head = b""
-        """The first bytes of a packet whose length is not known yet; the client has them."""
+        """The first bytes of a packet whose length is not known yet."""
+        self._withheld = False
+        """Whether the client does not have `_head`: it may be an answer to drld's ping."""
         self._left = 0
         """The number of missing bytes of the packet that has begun."""
 
@@ -305,6 +315,8 @@ class MqttReturns:
         """See `Returns.feed`."""
         if self._beginning is not None:
             self._judge(data)
+        if self._withheld:
+            data, self._head = self._head + data, b""
         passed = len(self._head)
         work = self._head + data if passed else data
         at, size, first = self._left, len(work), 0
@@ -320,10 +332,12 @@ class MqttReturns:
                 self._head = work[at:]
                 at = size
                 break
-            if self.pings and work[at] == _PINGRESP:
+            # One whose first byte the client has answers its own ping.
+            if self.pings and work[at] == _PINGRESP and at >= passed:
+                if length:
+                    raise FrameError(f"PINGRESP.length: must be 0 (got {length})")
                 self.pings -= 1
-                if at >= passed:  # Of one whose first byte has gone, the second one follows.
-                    answers.append(at - passed)
+                answers.append(at - passed)
             at = begin + length
             if not first and at <= size:
                 first = at
@@ -339,7 +353,8 @@ class MqttReturns:
                 self.held = 0
         for at in reversed(answers):
             data = data[:at] + data[at + 2 :]
-        return data
+        self._withheld = self.pings > 0 and self._head == _ANSWERS
+        return data[:-1] if self._withheld else data
 
     def insert(self, data: bytes) -> bytes:
         """See `Returns.insert`."""
@@ -358,7 +373,9 @@ class MqttReturns:
             if not at or len(self._beginning) < at + length:
                 return
             if self._beginning[0] != _AUTH << 4:
-                self.accepted = self._beginning[0] == _CONNACK << 4 and not self._beginning[at + 1]
+                if self._beginning[0] == _CONNACK << 4:
+                    packet = bytes(self._beginning[: at + length])
+                    self.accepted, self.keep_alive_s = connack(packet, at)
                 self._beginning = None
                 return
             del self._beginning[: at + length]

@@ -11,7 +11,7 @@ QUOTA_EXCEEDED = b"\x97"
 """The reason code for a message above its limit (MQTT 5, 2.4)."""
 SHUTTING_DOWN = b"\xe0\x01\x8b"
 """DISCONNECT of MQTT 5 with the reason Server shutting down."""
-TOPIC_ALIAS = 0x23
+SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x13, 0x23
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
 """CONNACK of MQTT 3.1.1; clients of any version understand its first byte behind the flags."""
 
@@ -80,23 +80,21 @@ class Cursor:
         """Read a text in UTF-8."""
         return decoded(f"{self.packet}.{field}", self.binary(field))
 
-    def properties(self) -> int:
-        """Pass the properties, and return the topic alias among them; 0: there is no alias."""
+    def properties(self, wanted: int = TOPIC_ALIAS, name: str = "topic_alias") -> int | None:
+        """Pass the properties, and return the value of one of two bytes; None: it is not there."""
         size = self.varint("properties")
         end = self.skip("properties", size) + size
         self.at = end - size
-        alias = 0
+        found = None
         while self.at < end:
             kind = self.byte("properties")
             type_ = _PROPERTIES.get(kind)
             if type_ is None:
                 raise self.wrong("properties", f"must be known to MQTT 5 (got {kind:#04x})")
-            if kind == TOPIC_ALIAS:
-                if alias:
-                    raise self.wrong("topic_alias", "must be there at most once (got another)")
-                alias = self.two("topic_alias")
-                if not alias:
-                    raise self.wrong("topic_alias", "must be at least 1 (got 0)")
+            if kind == wanted:
+                if found is not None:
+                    raise self.wrong(name, "must be there at most once (got another)")
+                found = self.two(name)
             elif type_ == _VARINT:
                 self.varint("properties")
             elif type_ in _WIDTHS:
@@ -108,7 +106,7 @@ class Cursor:
             raise self.wrong(
                 "properties", f"must end where their length says ({self.at - end} over)"
             )
-        return alias
+        return found
 
 
 def decoded(field: str, raw: bytes) -> str:
@@ -164,6 +162,20 @@ def connect(data: bytes, at: int) -> Client:
         raise cursor.wrong("payload", f"must end with its packet ({len(data) - cursor.at} left)")
     user = None if user is None else kept(user)
     return Client(kept(id_), user, version, keep_alive_s)
+
+
+def connack(data: bytes, at: int) -> tuple[bool, int | None]:
+    """Read a CONNACK packet, whose fields begin at `at`.
+
+    Returns whether the broker accepts the client, and the keep-alive that the broker sets in the
+    place of the client's, s; None: it sets none.
+    """
+    cursor = Cursor("CONNACK", data, at)
+    cursor.byte("flags")
+    accepted = not cursor.byte("reason")
+    if cursor.at == len(data):  # MQTT 3.1.1 has no properties.
+        return accepted, None
+    return accepted, cursor.properties(SERVER_KEEP_ALIVE, "server_keep_alive")
 
 
 def varint(value: int) -> bytes:

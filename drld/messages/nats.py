@@ -14,7 +14,7 @@ reply, and ends with the client's own timeout.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from drld.errors import FrameError
@@ -74,6 +74,10 @@ class NatsReader:
     def held(self) -> int:
         """See `Reader.held`."""
         return len(self._rest)
+
+    def forget(self) -> None:
+        """See `Reader.forget`."""
+        self._rest.clear()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """See `Reader.feed`."""
@@ -160,7 +164,8 @@ class NatsReader:
         return FrameError(f"PUB: {claim}", b"-ERR 'Maximum Payload Violation'\r\n")
 
     def _connect(self, text: bytes) -> None:
-        said = _object("CONNECT", text)
+        # Servers take names in any case (Go's encoding/json), and the last of two.
+        said = _object("CONNECT", text, str.casefold)
         name = kept(_field(said, "name", str, ""))
         user = kept(_field(said, "user", str, "")) or None
         self._verbose = _field(said, "verbose", bool, True)
@@ -178,7 +183,7 @@ class NatsReturns:
 
     __slots__ = (
         *("_advertise", "_left", "_queue", "_rest", "_tls"),
-        *("accepted", "asked", "greeted", "held", "pings", "stands_in"),
+        *("accepted", "asked", "greeted", "held", "keep_alive_s", "pings", "stands_in"),
     )
 
     def __init__(self, *, tls: bool = False, advertise: tuple[str, ...] = ()) -> None:
@@ -188,6 +193,7 @@ class NatsReturns:
         self.pings = 0
         self.stands_in = False
         self.asked = 0
+        self.keep_alive_s: int | None = None  # Servers of NATS set none.
         self._tls = tls
         self._advertise = advertise
         self._queue: list[bytes] = []
@@ -291,10 +297,12 @@ def _size(line: bytes) -> int:
     return int(digits)
 
 
-def _object(name: str, text: bytes) -> dict[str, object]:
-    """The JSON object of an operation."""
+def _object(
+    name: str, text: bytes, fold: Callable[[str], str] = lambda key: key
+) -> dict[str, object]:
+    """The JSON object of an operation; `fold` makes names alike that mean the same field."""
     try:
-        said = json.loads(text)
+        said = json.loads(text, object_pairs_hook=lambda pairs: {fold(k): v for k, v in pairs})
     except (ValueError, RecursionError) as error:
         raise _error(name, f"must have an object in JSON ({error})") from None
     if not isinstance(said, dict):

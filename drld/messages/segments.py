@@ -16,9 +16,11 @@ Offsets count the bytes of the client's stream from 0. Sequence numbers count th
 begin anywhere. A segment has the place that is nearest to the first byte whose time has not been
 asked for.
 
-Bound. A connection keeps `MOST` segments whose times have not been asked for. Segments beyond that
-are added to the last one, which gets their time. So times become later, never earlier. A segment
-that TCP refused (out of its window, or without memory for it) counts as arrived.
+Bound. A connection keeps at most `MOST` segments whose times have not been asked for, and no more
+than are free of the `ROOM` of all connections: a dynamic threshold, like that of the bytes
+(`drld.messages.front.memory`). It keeps one in any case. Segments beyond that are added to the last
+one, which gets their time. So times become later, never earlier. A segment that TCP refused (out of
+its window, or without memory for it) counts as arrived.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from drld.police.arrival_time import LATEST_NS
 
 MOST = 4096
 """The most segments that one connection keeps, about 160 bytes of memory each."""
+ROOM = 1 << 17
+"""The segments of all connections together, 21 MB: as many as a ring of `SocketStamps` takes."""
 
 WINDOW = 1 << 30
 """The largest window of TCP, bytes (RFC 7323, section 2.3). A segment further ahead has no data."""
@@ -40,11 +44,14 @@ _MASK, _HALF = (1 << 32) - 1, 1 << 31
 
 
 class Tally:
-    """The counts of messages of all connections that share it."""
+    """The counts of messages and of segments of all connections that share it."""
 
-    __slots__ = ("stamped", "unstamped")
+    __slots__ = ("free", "stamped", "unstamped")
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = ROOM) -> None:
+        self.free = room
+        """The segments that there is room for; below 0 if many connections keep the one that each
+        may keep in any case."""
         self.stamped = 0
         """Messages whose bytes all had a known time."""
         self.unstamped = 0
@@ -104,6 +111,12 @@ class Segments:
     def __len__(self) -> int:
         """The number of segments that are kept."""
         return len(self._segments)
+
+    def forget(self) -> None:
+        """Forget all segments: no time will be asked for."""
+        self._tally.free += len(self._segments)
+        self._segments.clear()
+        self._first = None
 
     def add(self, sequence: int, length: int, time_ns: int) -> None:
         """Take in a segment that has arrived.
@@ -170,6 +183,7 @@ class Segments:
                 else:
                     self._offset = stop
                     segments.popleft()
+                    self._tally.free += 1
             elif asked:
                 complete = False
                 self._latest_ns = max(self._latest_ns, read_ns)
@@ -183,10 +197,17 @@ class Segments:
         segments = self._segments
         if stop <= start:
             return
-        if segments and (start < segments[-1].stop or len(segments) >= MOST):
+        if segments and (start < segments[-1].stop or self._full):
             self._add_to_others(start, stop, time_ns)
         else:
             segments.append(_Segment(start, stop, time_ns))
+            self._tally.free -= 1
+
+    @property
+    def _full(self) -> bool:
+        """Whether the connection keeps as many segments as it may."""
+        count = len(self._segments)
+        return count >= MOST or count > self._tally.free
 
     def _add_to_others(self, start: int, stop: int, time_ns: int) -> None:
         """Keep the bytes of a segment that have no time yet, as far as the bound permits."""
@@ -198,8 +219,9 @@ class Segments:
             last = place == len(segments)
             upto = stop if last else min(stop, segments[place].start)
             if start < upto:
-                if len(segments) < MOST:
+                if not self._full:
                     segments.insert(place, _Segment(start, upto, time_ns))
+                    self._tally.free -= 1
                     place += 1
                 elif last and start == segments[-1].stop:
                     before = segments[-1]

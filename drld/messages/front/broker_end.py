@@ -2,9 +2,12 @@
 
 Keep-alive. A broker of MQTT ends a connection on which nothing comes for 1.5 times its keep-alive.
 While the client's frames wait, or one of them is on its way, drld sends pings of its own. It keeps
-their answers from the client. A NATS server asks instead, and ends a connection that does not
-answer. While the client's frames wait, its PONG is behind them, and drld may not read it at all. So
-drld answers in its place, and the client does not get the server's PING.
+their answers from the client. The broker may have heard nothing for a whole keep-alive when a frame
+comes that waits. So drld's first ping comes a quarter of it later, and so does each further one.
+
+A NATS server asks instead, and ends a connection that does not answer. While the client's frames
+wait, its PONG is behind them, and drld may not read it at all. So drld answers in its place, and
+the client does not get the server's PING.
 
 The verdict. A broker says whether it accepts a client: MQTT by CONNACK, NATS by the answer to a
 PING behind CONNECT. `Returns.accepted` has this verdict. drld asks a NATS server itself (`ask`),
@@ -124,10 +127,13 @@ class BrokerEnd:
         """Show the broker that the client is there, as long as that is needed.
 
         Args:
-            seconds: the keep-alive that the client has told the broker; 0: there is none.
+            seconds: the keep-alive that the client has told the broker, 0: there is none; one of
+                the broker's own takes its place.
             needed: whether frames of the client's still wait.
             sent: is called when a ping is to be sent in this turn.
         """
+        if self.returns.keep_alive_s is not None:
+            seconds = self.returns.keep_alive_s
         if self._ping_due is not None or not seconds or not self._protocol.keep_alive:
             return
 
@@ -138,7 +144,7 @@ class BrokerEnd:
                 sent()
                 self.keep_alive(seconds, needed, sent)
 
-        self._ping_due = self._reactor.after(seconds * NS_PER_S // 2, due)
+        self._ping_due = self._reactor.after(seconds * NS_PER_S // 4, due)
 
     def finish(self) -> None:
         """Tell the broker that nothing follows."""

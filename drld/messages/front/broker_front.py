@@ -93,6 +93,7 @@ class BrokerFront:
                 stamps.watch(listener)
             except DatapathError as error:
                 self.journal.note("unstamped", f"messages are charged when read: {error}")
+                stamps = self._unstamped
             self._listeners[listener] = stamps
             self._watch(listener)
 

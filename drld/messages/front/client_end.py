@@ -92,6 +92,11 @@ class ClientEnd:
             self.ended = self.left = True
         return None
 
+    def forget(self) -> None:
+        """Free the memory of what is not complete: drld reads no more of the client."""
+        self.stream.forget()
+        self.segments.forget()
+
     def send(self, data: bytes) -> bool:
         """Send bytes to the client when it can take them; return whether there is anything new."""
         # A client of TLS that has ended its side takes no more, though TLS 1.3 would permit it.

@@ -63,6 +63,14 @@ class ClientStream:
         """Whether the client has said in TLS that nothing follows."""
         return self.tls is not None and self.tls.ended
 
+    def forget(self) -> None:
+        """Free the memory of what has begun, because its end will not be read."""
+        self.reader.forget()
+        if self.tls is not None:
+            self.tls.forget()
+        if self._header is not None:
+            self._header.clear()
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that these bytes complete; the caller takes all of them.
 

@@ -388,6 +388,8 @@ class Connection:
         client.link.read(False)
         if self._frames is not None:
             return
+        if self._hand_over is None:
+            client.forget()
         gate.close(self.lane)
         if self._undelivered:
             return

@@ -31,7 +31,7 @@ _MOST_READS = 16
 class HandOver:
     """The steps of one connection."""
 
-    __slots__ = ("_broker", "_client", "_farewell", "_goodbye", "_polite", "_step")
+    __slots__ = ("_broker", "_client", "_farewell", "_goodbye", "_last", "_step")
 
     def __init__(
         self, protocol: Protocol, words: Client, client: ClientEnd, broker: BrokerEnd
@@ -42,8 +42,8 @@ class HandOver:
         self._client = client
         self._broker = broker
         self._step = 1
-        self._polite = False
-        """Whether the client has sent DISCONNECT itself."""
+        self._last = b""
+        """DISCONNECT that the client has sent itself; empty: it has sent none."""
 
     def done(self) -> bool:
         """Take the steps that are possible now; return whether only the last one is left."""
@@ -59,8 +59,8 @@ class HandOver:
             client.end()
             self._step = 3
         if self._step == 3 and client.link.sock is None:
-            if self._polite or (client.link.answered and not client.left):
-                link.send(self._farewell)
+            if self._last or (client.link.answered and not client.left):
+                link.send(self._last or self._farewell)
                 link.flush()
             self._step = 4
         return self._step == 4 and not link.chunks
@@ -72,4 +72,6 @@ class HandOver:
                 frames = self._client.receive()
                 if frames is None:
                     return
-                self._polite |= any(it.data[:1] == self._farewell[:1] for it in frames)
+                for frame in frames:
+                    if frame.data[:1] == self._farewell[:1]:
+                        self._last = frame.data

@@ -187,7 +187,8 @@ class SocketStamps:
 
     def close(self, connection: socket.socket) -> None:
         """Forget a connection that is about to be closed."""
-        self._segments.pop(_cookie(connection), None)
+        if (segments := self._segments.pop(_cookie(connection), None)) is not None:
+            segments.forget()
 
     def stop(self) -> None:
         """Close program and rings; connections that still use the filter only lose their times."""

@@ -39,6 +39,10 @@ class Tls:
         """Bytes of a record that is not complete."""
         return len(self._rest)
 
+    def forget(self) -> None:
+        """Free the memory of a record that is not complete."""
+        self._rest.clear()
+
     def receive(self, data: bytes) -> Iterator[tuple[bytes, int]]:
         """Decrypt bytes of the client.
 

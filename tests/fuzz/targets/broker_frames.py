@@ -74,8 +74,15 @@ def _check_drops(
         assert [frame.data for frame in told] == [frame.data for frame in frames]
 
 
-def check_broker(protocol: str, data: bytes, mark: Callable[[int], bytes], cut: Cut) -> None:
-    """The stream of a broker, with frames of drld's own in it after each piece."""
+def check_broker(
+    protocol: str,
+    data: bytes,
+    mark: Callable[[int], bytes],
+    cut: Cut,
+    answer: bytes,
+) -> bool:
+    """The stream of a broker, with frames of drld's own in it after each piece, and without the
+    answers to drld's pings (`answer` is how one begins); return whether the broker has greeted."""
     piece, stream = data[0] or max(len(data), 1), data[1:]
     returns = PROTOCOLS[protocol].returns()
     plain = PROTOCOLS[protocol].returns()
@@ -92,8 +99,9 @@ def check_broker(protocol: str, data: bytes, mark: Callable[[int], bytes], cut: 
             same += plain.feed(part)
             out += returns.feed(part)
     except FrameError:
-        return
+        return False
     assert returns.greeted == plain.greeted
+    _check_pings(protocol, stream, piece, cut(bytes(same)), answer)
     if returns.greeted:
         out += returns.insert(mark(len(marks)))
     inserted = {*marks, mark(len(marks))}
@@ -102,3 +110,26 @@ def check_broker(protocol: str, data: bytes, mark: Callable[[int], bytes], cut: 
         found = [frame for frame in pieces if frame in inserted]
         assert found == sorted(found)
         assert b"".join(frame for frame in pieces if frame not in inserted) == bytes(same)
+    return returns.greeted
+
+
+def _check_pings(
+    protocol: str, stream: bytes, piece: int, passed: list[bytes], answer: bytes
+) -> None:
+    """The client gets all but the answers to drld's pings, and both verdicts are the same."""
+    returns, whole = PROTOCOLS[protocol].returns(), PROTOCOLS[protocol].returns()
+    returns.pings, out = 2, bytearray()
+    try:
+        for start in range(0, len(stream), piece):
+            out += returns.feed(stream[start : start + piece])
+    except FrameError:
+        return
+    whole.feed(stream)
+    assert (returns.accepted, returns.keep_alive_s) == (whole.accepted, whole.keep_alive_s)
+    *frames, rest = passed
+    answers = [place for place, frame in enumerate(frames) if frame.startswith(answer)][:2]
+    if rest == answer and len(answers) < 2:
+        rest = b""  # It may be a part of another answer.
+    assert returns.pings == 2 - len(answers)
+    expected = [frame for place, frame in enumerate(frames) if place not in answers]
+    assert bytes(out) == b"".join((*expected, rest))

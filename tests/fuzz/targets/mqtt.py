@@ -13,8 +13,11 @@ from tests.fuzz.targets.broker_frames import check_broker, check_client
 def check(data: bytes) -> bool:
     if len(data) < 2:
         return False
-    check_broker("mqtt", data, lambda number: b"\0\4" + number.to_bytes(4, "big"), packets)
-    return check_client("mqtt", data)
+    mark = b"\0\4%b"
+    greeted = check_broker(
+        "mqtt", data, lambda number: mark % number.to_bytes(4, "big"), packets, b"\xd0"
+    )
+    return check_client("mqtt", data) or greeted
 
 
 def packets(data: bytes) -> list[bytes]:
@@ -78,7 +81,24 @@ def seeds() -> list[bytes]:
         packet(0x32, text(b"c"), b"\0\6", _MORE, b"z"),
         packet(0x30, text(b""), _ALIAS) + packet(0xF0, b"\x18\0") + packet(0xE0, b"\4"),
     ]
+    # Of MQTT 5: a will with a delay, a shared subscription, and an alias beyond the broker's.
+    further = [
+        connect(5, 0x06, b"\x09\x18\0\0\0\x3c\x02\0\0\0\x09", text(b"will"), text(b"gone")),
+        packet(0x82, b"\0\x01\x02\x0b\x07", text(b"$share/g/a/#"), b"\x2d"),
+        packet(0x32, text(b"a/b"), b"\0\2\x0c\x01\x01\x08\0\1r\x23\xff\xff\x0b\x7f", b"x"),
+        packet(0x32, text(b""), b"\0\3\x03\x23\xff\xff", b"y"),
+        packet(0xE0, b"\x04\x05\x11\0\0\0\x1e"),
+    ]
+    broker = [
+        packet(0xF0, b"\x18\x06\x15\0\3abc"),
+        packet(0x20, b"\0\0\x0a\x13\0\x0a\x22\0\x0a\x12\0\1c"),
+        packet(0x90, b"\0\1\0\1") + packet(0xD0) + packet(0x40, b"\0\2\x10\0"),
+        packet(0x32, text(b"a/b"), b"\0\7\x02\x0b\x07", bytes(200)) + packet(0xD0) + packet(0xD0),
+        packet(0xE0, b"\x8b\0"),
+    ]
     return [
+        *(bytes((piece, drops)) + b"".join(further) for piece in (0, 1) for drops in (0, 2, 4)),
+        *(bytes((piece,)) + b"".join(broker[begin:]) for piece in (0, 1, 7) for begin in (0, 1)),
         *(bytes((piece, 0b10)) + b"".join(older) for piece in (0, 1)),
         *(bytes((piece, drops)) + b"".join(newer) for piece in (0, 3) for drops in (0, 2, 10)),
         b"\5\0" + b"".join((*older[:-1], packet(0x34, text(b"t"), b"\0\2"), packet(0x62, b"\0\2"))),

@@ -15,8 +15,10 @@ from tests.fuzz.targets.broker_frames import check_broker, check_client
 def check(data: bytes) -> bool:
     if len(data) < 2:
         return False
-    check_broker("nats", data, lambda number: b"-ERR 'mark %06d'\r\n" % number, operations)
-    return check_client("nats", data)
+    greeted = check_broker(
+        "nats", data, lambda number: b"-ERR 'mark %06d'\r\n" % number, operations, b"PONG"
+    )
+    return check_client("nats", data) or greeted
 
 
 def operations(data: bytes) -> list[bytes]:
@@ -40,11 +42,23 @@ _SEEDS = (
     b"connect {}\r\npub\ta  5\r\n\r\n\r\nX\r\nUNSUB 1 5\r\n"
     b"HPUB h r 12 14\r\nNATS/1.0\r\n\r\nxy\r\n",
     b"PUB \xc3\xa4 0\r\n\r\nHPUB h 12 12\r\nNATS/1.0\r\n\r\n\r\n",
+    b'CONNECT {"User":"u","user":"v"}\r\nHPUB h 0 2\r\nxy\r\n'
+    b"HPUB h r 17 17\r\nNATS/1.0\r\nk:v\r\n\r\n\r\nHPUB h 000012 12\r\nNATS/1.0\r\n\r\n\r\n",
+)
+
+
+_SERVERS = (
+    INFO + b"+OK\r\nPONG\r\nMSG a 1 3\r\nabc\r\nHMSG a 1 r 12 14\r\nNATS/1.0\r\n\r\nxy\r\nPING\r\n"
+    b"PONG\r\nPONG\r\n",
+    # A server in lame duck mode.
+    INFO + b'PONG\r\nINFO {"ldm":true,"connect_urls":["192.0.2.1:4222"]}\r\n'
+    b"-ERR 'Server Shutdown'\r\n",
 )
 
 
 def seeds() -> list[bytes]:
-    return [bytes((piece, 2)) + stream for stream in _SEEDS for piece in (0, 1, 7)]
+    clients = [bytes((piece, 2)) + stream for stream in _SEEDS for piece in (0, 1, 7)]
+    return clients + [bytes((piece,)) + stream for stream in _SERVERS for piece in (0, 1, 7)]
 
 
 _HEADERS = b"NATS/1.0\r\n\r\n"

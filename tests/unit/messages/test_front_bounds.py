@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from drld.errors import DatapathError
 from drld.messages.front.broker_front import BrokerFront
 from drld.messages.front.coarse_stamps import ReadStamps
 from drld.messages.front.connection import HANDSHAKES
@@ -214,3 +215,46 @@ async def test_an_address_that_is_about_to_close_takes_those_that_have_connected
         monkeypatch.setattr(BrokerFront, "_accept_one", accept)
         running.broker.empty([a_listener(running)])
         assert len(accepted) == BACKLOG + 1
+
+
+async def test_half_a_frame_of_a_client_that_has_left_takes_no_memory(
+    server: Server, clients: Clients
+) -> None:
+    """Its other messages may wait for hours."""
+    half = publish("free", b"x" * 100_000)[:-1]
+    async with front(server, "mqtt", LIMIT) as running:
+        client = await clients.open(running, "leaver")
+        await client.send(publish("limited/a", b"0") * 6 + half)
+        (connection,) = running.broker.connections
+        await until(lambda: connection.client.stream.held == len(half))
+        await client.vanish()
+        await until(lambda: connection.client.ended)
+        await until(lambda: not connection.client.stream.held)
+        assert running.datapath.waits(1).waiting == 1
+        # Another client's turn settles nothing of it any more.
+        await clients.open(running, "other")
+        assert running.broker.memory.held == connection.lane.held_bytes
+
+
+class Refused(ReadStamps):
+    """A kernel that refuses the filter; to remove a filter that is not there is an error, too."""
+
+    def watch(self, listener: socket.socket) -> None:
+        raise DatapathError("timestamps: the kernel refuses the filter: out of memory")
+
+    def unwatch(self, listener: socket.socket) -> None:
+        raise FileNotFoundError(errno.ENOENT, "no filter")
+
+
+async def test_a_listening_socket_without_a_filter_can_be_left(
+    server: Server, clients: Clients
+) -> None:
+    async with front(server, "mqtt", LIMIT) as running:
+        broker, listener = running.broker, a_listener(running)
+        broker.change(broker.spec, Refused())
+        broker.listen([listener])
+        client = await clients.open(running, "one")
+        await client.send(publish("free", b"1", 1, 1))
+        await client.acknowledged([1], 1)
+        broker.leave()
+        assert broker._listeners == {}

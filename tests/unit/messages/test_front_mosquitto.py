@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import resource
 import select
+import socket
+from pathlib import Path
 from random import Random
 
 import pytest
 import trio
 
+from drld.messages.front.broker_end import BrokerEnd
+from drld.model import NS_PER_S
 from drld.spec import LimitSpec
-from testbed.messages.servers import Server
-from tests.brokers.front import Clients, Front, Observer, front, until
-from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, publish
+from testbed.messages.servers import Server, mosquitto
+from tests.brokers.front import Clients, Clock, Front, Observer, front, until
+from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, packet, publish, text
+from tests.local_daemons import ports
 from tests.unit.messages.made import attach, message_limit, record
 
 
@@ -158,6 +163,37 @@ async def test_a_client_that_waits_longer_than_its_keep_alive_keeps_its_connecti
         got = await client.receive()
         assert got is not None
         assert got.kind == 4, "nothing but the acknowledgement"
+
+
+@pytest.mark.parametrize(("version", "told_s"), [(4, 10), (5, 10), (5, 0), (5, 3600)])
+async def test_drld_pings_well_before_the_broker_takes_a_client_for_dead(
+    tmp_path: Path, clients: Clients, monkeypatch: pytest.MonkeyPatch, version: int, told_s: int
+) -> None:
+    """The broker goes by 10 s, which it says to clients of MQTT 5. It may have heard nothing for
+    10 s when a message comes that waits, and ends the connection 5 s later."""
+    pings: list[BrokerEnd] = []
+
+    def ping(end: BrokerEnd) -> None:
+        pings.append(end)
+
+    monkeypatch.setattr(BrokerEnd, "ping", ping)
+    limit, clock = message_limit("limited/#", rate=0.01, burst=1), Clock()
+    (port,) = ports(1, socket.SOCK_STREAM)
+    with mosquitto(tmp_path, port, "max_keepalive 10\n") as strict:
+        async with front(strict, "mqtt", limit, clock=clock) as running:
+            client = await clients.dial(running)
+            await client.send(connect("patient", keep_alive_s=told_s, version=version))
+            got = await client.receive()
+            assert got is not None
+            assert (got.kind, got.body[1]) == (2, 0)
+            none = b"\0" * (version == 5)
+            await client.send(packet(0x30, text("limited/a") + none) * 2)
+            await running.until_waiting(1)
+            for number in range(3):
+                clock.ahead_ns += 10 * NS_PER_S // 4
+                await client.send(PINGREQ)
+                assert await client.receive() == (13, 0, b"")
+                assert len(pings) == number + 1
 
 
 async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(

@@ -210,6 +210,21 @@ async def test_messages_of_a_client_that_nats_refuses_use_no_tokens(strict_nats:
         assert arrived(running) == 0
 
 
+async def test_the_user_of_a_client_of_nats_is_the_one_that_the_server_has_accepted(
+    strict_nats: Server,
+) -> None:
+    """Another one would use the bucket of a client that it is not."""
+    async with front(strict_nats, "nats", NATS_LIMIT) as running:
+        client = RawNats(await trio.open_tcp_stream("127.0.0.1", running.port))
+        said = b'{"user":"victim","User":"known","pass":"secret","verbose":false}'
+        await client.stream.send_all(b"CONNECT " + said + b"\r\nPING\r\n")
+        await client.until(b"PONG")
+        (connection,) = running.broker.connections
+        assert connection.lane.client is not None
+        assert connection.lane.client.user == "known"
+        await client.stream.aclose()
+
+
 @pytest.mark.parametrize("verbose", [False, True])
 async def test_a_client_of_nats_hears_only_the_answers_to_its_own_pings(
     strict_nats: Server, verbose: bool

@@ -8,7 +8,7 @@ import trio
 from drld.messages.front.client_end import END_NS
 from testbed.messages.servers import Server
 from tests.brokers.front import Clients, Clock, Front, Observer, front, until
-from tests.brokers.raw_mqtt import DISCONNECT, RawClient, connect, publish
+from tests.brokers.raw_mqtt import DISCONNECT, RawClient, connect, packet, publish, text
 from tests.unit.messages.made import message_limit, record
 
 
@@ -95,20 +95,35 @@ async def test_a_client_that_does_not_answer_is_taken_for_dead(
         assert await wills(running, server, observer, 0) == ["will/dead"]
 
 
-@pytest.mark.parametrize("politely", [True, False])
+@pytest.mark.parametrize(
+    ("version", "last", "willed"),
+    [
+        (4, DISCONNECT, False),
+        (4, b"", True),
+        (5, DISCONNECT, False),
+        (5, packet(0xE0, b"\4"), True),  # "Disconnect with will message" (3.14.2.1)
+    ],
+)
 async def test_a_client_that_leaves_by_itself_meanwhile_has_the_end_that_it_made(
-    server: Server, observer: Observer, clients: Clients, politely: bool
+    server: Server,
+    observer: Observer,
+    clients: Clients,
+    *,
+    version: int,
+    last: bytes,
+    willed: bool,
 ) -> None:
     limit = message_limit("limited/#", rate=0.01, burst=1)
     async with front(server, "mqtt", limit) as running:
-        client = await opened(running, clients, "one")
-        await client.send(publish("limited/a", b"0") + publish("limited/a", b"1"))
+        client = await opened(running, clients, "one", version)
+        none = b"\0" * (version == 5)
+        for payload in (b"0", b"1"):
+            await client.send(packet(0x30, text("limited/a") + none + payload))
         await running.until_waiting(1)
         running.broker.leave()
         (connection,) = running.broker.connections
         await until(lambda: connection.client.ended)
-        if politely:
-            await client.send(DISCONNECT)
+        await client.send(last)
         await client.vanish()
         hasten(running)
-        assert await wills(running, server, observer, 2) == ["will/one"] * (not politely)
+        assert await wills(running, server, observer, 2) == ["will/one"] * willed

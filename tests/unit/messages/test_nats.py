@@ -41,6 +41,22 @@ def test_a_client_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        b'{"USER":"u","Name":"n"}',
+        b'{"user":"other","User":"u","name":"n"}',
+        b'{"User":"other","user":"u","NAME":"other","Name":"n"}',
+        '{"u\u017fer":"u","name":"n"}'.encode(),
+    ],
+)
+def test_names_of_fields_are_those_that_the_server_takes(said: bytes) -> None:
+    """Go's encoding/json takes any case, and the last of two. Limits trust the user name."""
+    reader = NatsReader()
+    one(b"CONNECT " + said + b"\r\n", reader)
+    assert reader.client == Client("n", "u", 0, 0)
+
+
+@pytest.mark.parametrize(
     "data",
     [
         PUB,

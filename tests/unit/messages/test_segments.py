@@ -127,6 +127,38 @@ def test_a_full_table_adds_segments_to_the_last(monkeypatch: pytest.MonkeyPatch)
     assert segments.arrival(70, READ_NS) == READ_NS
 
 
+def test_the_connections_of_a_source_share_room_and_a_part_stays_free() -> None:
+    room, crowd = 1000, 20
+    tally = Tally(room)
+    floods = [Segments(0, tally) for _ in range(crowd)]
+    for number in range(1000):
+        for flood in floods:
+            flood.add(number, 1, number)
+    assert sum(map(len, floods)) < room
+    other = Segments(0, tally)
+    for number in range(3):
+        other.add(10 * number, 10, number)
+    assert [other.arrival(end, READ_NS) for end in (10, 20, 30)] == [0, 1, 2]
+    # What is beyond the room has the time of the last, and none is lost.
+    assert floods[0].arrival(1000, READ_NS) == 999
+    for flood in floods[1:]:
+        flood.forget()
+        flood.add(1000, 1, 5)
+    assert tally.free == room
+    assert [len(flood) for flood in floods] == [0] * crowd
+
+
+def test_each_connection_keeps_a_segment_when_there_is_no_room() -> None:
+    tally = Tally(2)
+    crowd = [Segments(0, tally) for _ in range(10)]
+    for number in range(5):
+        for segments in crowd:
+            segments.add(number, 1, number)
+    assert sum(map(len, crowd)) <= 2 + len(crowd)
+    assert [segments.arrival(5, READ_NS) for segments in crowd] == [4] * len(crowd)
+    assert tally.free == 2
+
+
 def test_a_source_that_knows_only_reads_appends_them() -> None:
     tally = Tally()
     segments = Segments(None, tally)

@@ -134,7 +134,7 @@ async def test_tries_at_a_broker_that_stands_still_end_with_the_time_of_their_op
             await client.vanish()
         await until(lambda: len(running.broker.connections) == TRIES)
         clock.ahead_ns += OPENING_NS
-        running.pump.wake()
-        await until(lambda: not running.broker.connections)
+        await clients.dial(running)
+        await until(lambda: len(running.broker.connections) == 1)
         assert running.broker.memory.held == 0
         server.thaw()
