@@ -79,6 +79,8 @@ def differences(
     before, after = ({_identity(*it): it for it in its} for its in (old, new))
     found = []
     for identity in {**before, **after}:
+        if before.get(identity) == after.get(identity):
+            continue  # Most are: to compare the keys of 10,000 limits takes long.
         kind, table = after.get(identity) or before[identity]
         was, now = (_flat(its[identity][1]) if identity in its else {} for its in (before, after))
         keys = {

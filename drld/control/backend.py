@@ -116,7 +116,7 @@ class Backend(Protocol):
 
         Raises:
             KeyError: there is no such limit.
-            ConfigError: the change is bad, or cannot be saved; nothing is changed.
+            ConfigError: the change is bad, and is not in force; or it cannot be saved.
             DatapathError: the host refuses it; nothing is changed.
         """
 

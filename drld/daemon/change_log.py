@@ -6,6 +6,7 @@ import logging
 
 from drld.config.changes import Configuration
 from drld.daemon.event_log import EventLog
+from drld.limit_values import changed_limits
 from drld.log_event import event
 from drld.reload import Difference, differences, tables
 from drld.shared_settings import shared_settings
@@ -39,9 +40,12 @@ def log_changes(
 
 
 def differs_for_peers(before: Configuration, after: Configuration) -> bool:
-    """Whether settings differ that all limiters of the fleet must share."""
+    """Whether settings of limits differ that all limiters of the fleet must share."""
+    # The settings of all of 10,000 limits take longer than the change.
+    found = changed_limits(before.in_force.limits, after.in_force.limits)
+    gossip = after.in_force.gossip
     old, new = (
-        shared_settings((limit.policy for limit in each.in_force.limits), each.in_force.gossip)
-        for each in (before, after)
+        shared_settings((limit.policy for limit in limits if limit), gossip)
+        for limits in ((it.old for it in found), (it.new for it in found))
     )
     return old != new
