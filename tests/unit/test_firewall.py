@@ -203,6 +203,12 @@ def test_input_is_handed_over_byte_for_byte(tmp_path: Path) -> None:
     assert copy.read_text() == text
 
 
+def test_comments_of_foreign_rules_may_have_any_bytes() -> None:
+    saved = run(["printf", r'-A INPUT -m comment --comment "\377" -j ACCEPT'])
+    assert run(["cat"], saved) == saved
+    assert iptables_state("lim1", saved) == iptables_state("lim1", "")
+
+
 def test_a_tool_for_which_there_are_no_descriptors_costs_none() -> None:
     code = """
 import resource

@@ -61,6 +61,8 @@ def run(command: Sequence[str], stdin: str = "") -> str:
             input=stdin,
             capture_output=True,
             text=True,
+            # Comments of foreign rules may have any bytes.
+            errors="surrogateescape",
             timeout=_COMMAND_TIMEOUT_S,
             check=False,
             env={**os.environ, "LC_ALL": "C", "PATH": _path()},

@@ -50,6 +50,7 @@ def output(*command: str) -> str | None:
             [tool, *command[1:]],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_COMMAND_TIMEOUT_S,
             check=False,
         )
@@ -117,7 +118,7 @@ def _owners(inodes: set[str]) -> Sequence[tuple[int, str]] | None:
         try:
             held = {str(each.readlink()) for each in (process / "fd").iterdir()}
             if held & links:
-                found[int(process.name)] = (process / "comm").read_text().strip()
+                found[int(process.name)] = (process / "comm").read_text(errors="replace").strip()
         except OSError:
             continue
     return sorted(found.items()) or None

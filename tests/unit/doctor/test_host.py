@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drld.doctor import host
-from drld.doctor.facts.host import iptables_chains, nft_chains
+from drld.doctor.facts.host import iptables_chains, nft_chains, output
 from drld.doctor.finding import Level
 from drld.gossip.wire.message import MAX_DATAGRAM
 
@@ -169,3 +169,8 @@ def test_buffers(
 )
 def test_namespaces(same: bool | None, shifted_s: float, expected: list[tuple[str, Level]]) -> None:
     assert levels(host.namespaces(host.Namespaces(same, shifted_s, 7))) == expected
+
+
+def test_the_output_of_a_tool_may_have_any_bytes() -> None:
+    """Rules of others may have comments in any encoding."""
+    assert output("printf", r"comment \377") == "comment \ufffd"
