@@ -30,7 +30,8 @@ class MemoryDatapath:
 
     def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath`."""
-        return [limit_id for limit_id in among if self.policers[limit_id].had_traffic]
+        found = ((limit_id, self.policers.get(limit_id)) for limit_id in among)
+        return [it for it, policer in found if policer is not None and policer.had_traffic]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath`."""

@@ -106,9 +106,9 @@ def test_a_wiped_etcd_is_filled_again_and_no_limiter_drops_a_member(fleet: Regis
     for daemon in (first, second):
         report = fleet.wait(daemon, lambda report: joined(report, 3))
         assert report["limits"] == 1
-    # When it was wiped one of them may have come back when the other had put all there again.
+    # Each time, one of them may see etcd only when the other has put all there again.
     warned = [daemon.log.count("etcd has lost") for daemon in (first, second)]
-    assert sorted(warned) in ([1, 2], [2, 2])
+    assert max(warned) <= 2 <= sum(warned)
     third.start()
     assert fleet.wait(third, lambda report: joined(report, 3))
 

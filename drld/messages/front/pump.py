@@ -10,7 +10,7 @@ A turn does all that is possible at once:
 4. It sends the output that has collected, once for each socket.
 
 Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more of one connection.
-After `BUDGET_NS` it reads no further socket, because many bytes may make few frames. It keeps the
+After `READ_NS` it reads no further socket, because many bytes may make few frames. It keeps the
 events and frames beyond that for the next turn, which begins with them. So no connection waits
 behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
 their time.
@@ -43,6 +43,9 @@ FLOW_FRAMES = 128
 """Frames of one connection in a turn: a quarter, so that a fast client leaves time for others."""
 BUDGET_NS = 2_000_000
 """The time of turns after which other tasks run: a tick of the engine may be so late."""
+READ_NS = 20_000_000
+"""The time for which a turn reads sockets. When a daemon has stood still, all its clients are ready
+at once, and the frames of one turn alone are sorted. So it is long enough to read some hundred."""
 
 _arrival = itemgetter(0)
 
@@ -138,7 +141,7 @@ class Pump:
         if not events:
             events.extend(reactor.events())
         several = len(events) > 1
-        until_ns = self.read_ns + BUDGET_NS
+        until_ns = self.read_ns + READ_NS
         while events and len(arrived) < TURN_FRAMES:
             reactor.handle(*events.popleft())
             if events and reactor.clock() >= until_ns:
