@@ -10,8 +10,8 @@ The conservative rule (paper, section 5.6; docs/conservative-rule.md): the limit
 static share of each peer without fresh updates. Later the peer's demand counts zero. The limit in
 force falls at once. It rises when more peers have been connected for `Membership.rise_ns`, because
 all limiters must know their demand before any limiter uses their shares. A limiter without a
-connected peer and without a fresh sum enforces its static share as a plain bucket, whatever the
-allocator.
+connected peer and without a fresh sum is held to its static share: as a plain bucket, or by the
+record of an allocator that keeps to that share itself (`Allocator.keeps_share`).
 """
 
 from __future__ import annotations

@@ -42,10 +42,11 @@ TURN_FRAMES = 512
 FLOW_FRAMES = 128
 """Frames of one connection in a turn: a quarter, so that a fast client leaves time for others."""
 BUDGET_NS = 2_000_000
-"""The time of turns after which other tasks run: a tick of the engine may be so late."""
+"""The time of turns after which other tasks run."""
 READ_NS = 20_000_000
-"""The time for which a turn reads sockets. When a daemon has stood still, all its clients are ready
-at once, and the frames of one turn alone are sorted. So it is long enough to read some hundred."""
+"""The time for which a turn reads sockets; a tick of the engine may be so late. When a daemon has
+stood still, all its clients are ready at once, and only the frames of one turn are sorted together.
+So the time is enough for some hundred clients."""
 
 _arrival = itemgetter(0)
 

@@ -72,7 +72,7 @@ def evaluate(results: Results) -> Finding:
         "a plot of their arrivals. Here half of the users are there from the begin, and volumes "
         "are log-normal (median 12); nothing was tuned to the published ratios. A run has 20 "
         "users: ratios are per user, but a process and the headers of datagrams weigh more. The "
-        "thesis' \"0.0025 % more\" bytes are read as about equal. The counter forgets nobody, and "
+        "thesis' \"0.0025 % more\" bytes are read as about equal. The counter forgets no user, and "
         "the queue forgets a user with the next message of it.",
         [Table("Over the counter's", ["", "thesis: queue", "queue", "ledger, slack"], compared),
          Table("20 users, an hour; rows that are left at all limiters when buckets are full again",
