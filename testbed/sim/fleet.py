@@ -2,7 +2,8 @@
 
 The testbed begins a run when all its daemons are connected. In a simulated fleet of hundreds, the
 gossip until then would cost half a minute. So each simulated limiter is set up as if it had heard
-all others long ago and just now. Each then ticks at a phase of its own.
+all others long ago and just now. Each then ticks at a phase of its own. In a tree, no sum has come
+before the first round, so a run begins after `Fleet.settling_ns`.
 """
 
 from __future__ import annotations
@@ -112,6 +113,11 @@ class Fleet:
         """A limiter's cost, if the experiment asks for it."""
         shared = (self._clock, self.network, self._rng)
         return costs(self.witnesses, shared) if self.witnesses else None
+
+    @property
+    def settling_ns(self) -> int:
+        """The time after `start` until sums have spread and then every share is in force, ns."""
+        return 2 * self.hosts[0].engine.membership.rise_ns
 
     def start(self) -> None:
         """Connect all limiters, and start each at a phase of its own."""

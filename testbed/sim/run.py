@@ -92,9 +92,9 @@ class Simulation:
         )  # fmt: skip
         self._experiment = experiment
         self._clock = Clock(_LEAD_NS)
-        self._begin_ns = _LEAD_NS + NS_PER_S
-        self._end_ns = self._begin_ns + experiment.duration_ns
         self.fleet = Fleet(experiment, allocator, self._clock, seed)
+        self._begin_ns = _LEAD_NS + max(self.fleet.settling_ns, NS_PER_S)
+        self._end_ns = self._begin_ns + experiment.duration_ns
         self._hosts = {host.name: host for host in self.fleet.hosts}
         self._local_limits: dict[str, list[tuple[float, float | None]]] = {}
         self._limits_in_force: dict[str, list[tuple[float, float | None]]] = {}

@@ -71,8 +71,9 @@ ALL_SERIES = [_series(fleet) for fleet in range(1, FLEETS + 1)]
 
 
 def _fairness(seen: Seen) -> float:
-    """Jain's index of the TCP flows' rates over their max-min shares."""
-    return jain([seen.rates[flow] / seen.deserved[flow] for flow in seen.tcp])
+    """Jain's index of the TCP flows' rates over their max-min shares; 0 if none gets a byte."""
+    shares = [seen.rates[flow] / seen.deserved[flow] for flow in seen.tcp]
+    return jain(shares) if any(shares) else 0.0
 
 
 def _excess(seen: Seen) -> float:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from testbed.experiment_file import find, load
 from testbed.sim.__main__ import main
-from testbed.sim.run import simulate
+from testbed.sim.run import Simulation, simulate
 
 from ..testbed_factories import experiment
 
@@ -124,3 +124,18 @@ def test_gossip_that_is_late_repeated_or_lost_leaves_the_limit_alone(
     assert record["jain"] > 0.9
     if gossip != {"known": True}:
         assert record["gossip"]["received"] != plain["gossip"]["received"]
+
+
+@pytest.mark.parametrize("fabric", ["mesh", "tree", "pushsum"])
+@pytest.mark.parametrize("interval", ["50ms", "1s"])
+def test_every_share_is_in_force_when_a_run_begins(fabric: str, interval: str) -> None:
+    seven = experiment(
+        limiters=["l1..l7"], seconds=4, warmup="0s",
+        gossip={"fabric": fabric, "interval": interval},
+    )  # fmt: skip
+    made = Simulation(seven, "fair", 1)
+    made.carry_out()
+    limits = made.observation().limits_in_force
+    assert len(limits) == 7
+    for ticks in limits.values():
+        assert {rate for when_s, rate in ticks if when_s >= 0} == {seven.table.limit.rate * 8}

@@ -33,13 +33,19 @@ def test_the_simulator_takes_every_fleet_and_all_kinds_of_traffic_occur() -> Non
     assert all(kinds[kind] > 10 for kind in ("reno", "cubic", "bbr", "web", "pauses", "constant"))
 
 
-def verdicts(used: float, parts: tuple[float, float], most: float = 1.0) -> list[Verdict]:
+def verdicts(
+    used: float,
+    parts: tuple[float, float],
+    most: float = 1.0,
+    theirs: tuple[float, float] = UNEVEN_PARTS,
+) -> list[Verdict]:
     """The checks if `fair` uses so much of the limit, and CTB all of it, unevenly.
 
     Args:
         used: what `fair` forwards, over the limit.
         parts: the parts of its two flows.
         most: what it forwards in the first two seconds, over the limit.
+        theirs: the parts of the flows with CTB.
     """
     series = ALL_SERIES[6]
     fleet = series.load(False)
@@ -60,13 +66,17 @@ def verdicts(used: float, parts: tuple[float, float], most: float = 1.0) -> list
             flow["syn_s"] = flow["start_s"]
         return made
 
-    runs = [run("fair", used, parts, most), run("ctb", 1.0, UNEVEN_PARTS, 1.0)]
+    runs = [run("fair", used, parts, most), run("ctb", 1.0, theirs, 1.0)]
     result = a_result(*runs) | {"definition": fleet.definition}
     return [check.verdict for check in evaluate(Results({series.name: result})).checks]
 
 
 def test_all_checks_hold_for_an_even_fleet_that_uses_the_limit() -> None:
     assert verdicts(1.0, FAIR_PARTS) == [Verdict.PASSED] * 4
+
+
+def test_a_bucket_in_which_udp_starves_all_tcp_flows_is_less_fair_than_any_division() -> None:
+    assert verdicts(1.0, (1.0, 0.0), theirs=(0.0, 0.0)) == [Verdict.PASSED] * 4
 
 
 @pytest.mark.parametrize(

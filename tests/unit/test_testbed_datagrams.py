@@ -283,3 +283,14 @@ def test_entries_of_arrays_can_be_set_by_their_number() -> None:
         with pytest.raises(ConfigError, match="is not"):
             load(find("any-udp"), {}, [setting])
     assert list(itertools.islice(made.definition["udp"][0], 2)) == ["name", "limiter"]
+
+
+def test_tcp_flows_that_udp_starves_have_no_fairness_index() -> None:
+    small = experiment(udp=[udp()])
+    layout = plan(small, "ctb", 1)
+    seen = observation(small, layout, {"f1": 0, "f2": 0, "u1": 150_000})
+    steps = tuple([20 * 1472] * 20)
+    report = UdpReport("u1.1", "l1", 1500, 0.0, 4.0, 400, steps)
+    run = record(small, "ctb", 1, layout, replace(seen, udp=(report,)))
+    assert run["jain"] is None
+    assert run["aggregate_bps"] == pytest.approx(1.2e6)
