@@ -25,6 +25,8 @@ class Bucket(ABC):
     __slots__ = ()
 
     policy: Policy
+    since_ns: int
+    """The time of the first untold token, ns, if there are any."""
 
     @property
     def late(self) -> int:
@@ -80,12 +82,37 @@ class Bucket(ABC):
         A level above the capacity means that more was admitted than the bucket allows.
         """
 
-    def own_since(self, entry: Any) -> News:
-        """Return this limiter's own entries from `entry` on: all changes since it was the newest.
+    # Slack: the tokens that this limiter admitted and has told no peer. Only a bucket that works
+    # with slack counts them, and those that it admits by `spend`.
 
-        Only a bucket that works with `slack` has this order of entries.
-        """
+    @property
+    def untold(self) -> int:
+        """The number of these tokens."""
+        return 0
+
+    def spend(self, now_ns: int, cost: int) -> bool:
+        """Take tokens as `take` would if it is certain that it admits them and that peers need not
+        be told yet; otherwise return False, and change nothing."""
+        return False
+
+    def due(self, now_ns: int, limiters: int) -> bool:
+        """Return whether all peers must be told now, in a fleet of this many limiters
+        (`urgency.Slack`). If not, `spend` may admit requests from now on."""
         raise NotImplementedError
+
+    def halt(self) -> None:  # noqa: B027 -- most buckets spend nothing
+        """Let `spend` admit nothing until the next call of `due`, because the fleet changes."""
+
+    def untold_news(self) -> News:
+        """Return the own entries with untold tokens, and all that are newer."""
+        raise NotImplementedError
+
+    def told(self) -> None:  # noqa: B027 -- most buckets count no untold tokens
+        """Note that no peer needs news of the untold tokens any more."""
+
+    def told_at_rest(self, data: bytes) -> bytes:
+        """Return the frozen state after `told`."""
+        return data
 
     def died(self) -> bool:
         """Return whether entries were removed since the last call, so that `forget` has work."""

@@ -34,6 +34,10 @@ would look nearly unused.
 Representation. The limiter's own open cell is apart from the others (`cells`): an admission folds
 it alone, and a merge folds from the place of the first news on. A row at rest is one `bytes`
 (`ledger_row`). Ticks are those of the policy in lowest terms.
+
+Spending. A test of slack (`due`) leaves an *allowance*: the tokens that the open cell may grow by
+before the depth or slack can matter, even if nothing is refilled. `spend` takes them without any
+other test. Cells of peers, another slot, and changes of policy or fleet end the allowance.
 """
 
 from __future__ import annotations
@@ -72,8 +76,9 @@ class Ledger(Bucket):
     """A replica of the ledger."""
 
     __slots__ = (
-        "_cells", "_count", "_first_ns", "_floor", "_id", "_latest", "_others", "_packed",
-        "_shape", "_start", "_tat", "policy",
+        "_allowance", "_before", "_bound", "_cells", "_count", "_entry", "_floor", "_folded",
+        "_id", "_last_ns", "_latest", "_packed", "_shape", "_start", "_until_ns", "policy",
+        "since_ns",
     )  # fmt: skip
 
     def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
@@ -84,18 +89,29 @@ class Ledger(Bucket):
         """The tokens of the own open cell; 0: there is none, and the next three mean nothing."""
         self._id = 0
         self._start = 0
-        self._first_ns = 0
-        """The birth of its first request, ns."""
+        self._until_ns = 0
+        """The end of its slot, ns."""
         self._floor = self._latest = _NEVER
         """The TAT after the removed cells; the largest start of the closed cells."""
-        self._tat: int | None = _NEVER
-        """The TAT after all cells; None: it must be folded."""
-        self._others: int | None = _NEVER
-        """The TAT after the closed cells, where the open cell is the last; None: it is not."""
+        self._before: int | None = _NEVER
+        """The TAT after the closed cells, if the open cell is the last or there is none; None: it
+        is not, or the cells must be folded."""
+        self._folded: int | None = None
+        """The TAT after all cells, if `_before` is None; None: they must be folded."""
         self._cells: Cells | None = None
         """The closed cells of all limiters; None: `_packed` has them, or there are none."""
         self._packed: bytes | None = None
         """The row at rest with the closed cells, until they are needed."""
+        self._allowance = 0
+        """The tokens that `spend` may take."""
+        self._last_ns = 0
+        """The time at which it did last, or `due` set it, ns."""
+        self._bound = 0
+        """The untold tokens and the allowance together."""
+        self.since_ns = 0
+        """See `Bucket.since_ns`."""
+        self._entry = 0
+        """The own cell with the first untold token."""
 
     @property
     def late(self) -> int:
@@ -109,23 +125,22 @@ class Ledger(Bucket):
         shape = self._shape
         if not 1 <= cost <= shape.capacity:
             checked(self.policy, cost)
-        tat = self._tat
-        if tat is None:
-            tat = self._fold()
-        ahead = tat - now_ns * shape.rate
+        ahead = self._tat() - now_ns * shape.rate
         lacking = (ahead if ahead > 0 else 0) + cost * shape.per - shape.depth
         return ADMITTED if lacking <= 0 else Decision(False, -(-lacking // shape.rate))
 
-    def take(self, now_ns: int, cost: int = 1) -> tuple[Decision, News]:
-        """See `Bucket.take`; as `decide`, in place, because a call costs as much as all it does."""
-        shape, tat = self._shape, self._tat
-        if tat is None:
-            tat = self._fold()
-        now = now_ns * shape.rate
-        after = (tat if tat > now else now) + cost * shape.per
-        if after - now <= shape.depth and cost >= 1:
-            return ADMITTED, self.charge(now_ns, cost)
-        return self.decide(now_ns, cost), {}
+    def spend(self, now_ns: int, cost: int) -> bool:
+        """See `Bucket.spend`; the allowance is set by `due`, and lasts while the slot does."""
+        if 0 < cost <= self._allowance and self._last_ns <= now_ns < self._until_ns:
+            shape, count = self._shape, self._count
+            start = now_ns * shape.rate - count * shape.per
+            own = self._start
+            self._start = start if start > own else own
+            self._count = count + cost
+            self._allowance -= cost
+            self._last_ns = now_ns
+            return True
+        return False
 
     def charge(self, now_ns: int, cost: int) -> News:
         """See `Bucket.charge`."""
@@ -133,35 +148,54 @@ class Ledger(Bucket):
             charged(cost)
         shape, count = self._shape, self._count
         start = now_ns * shape.rate
-        if count and now_ns < self._first_ns + shape.slot_ns:
+        if count and now_ns < self._until_ns:
+            # No max or min: a call costs as much as a line.
             start -= count * shape.per
-            # Here and below no min and max: a call costs as much as a line.
             own = self._start
-            start = start if start > own else own
-            others = self._others
+            self._start = start if start > own else own
         else:
             if count:
                 self._close()
                 self._collect(start)
-            self._id = shape.first + now_ns // shape.slot_ns % SLOTS
-            self._first_ns = now_ns
-            count = 0
-            # It is the last, unless the clock went back.
-            others = self._others = self._tat if start >= self._latest else None
+                count = 0
+            if start < self._latest:
+                # The clock went back, so it is not the last.
+                self._before = None
+            slot = now_ns // shape.slot_ns
+            self._id = shape.first + slot % SLOTS
+            self._until_ns = now_ns + shape.slot_ns
+            self._start = start
         count += cost
-        self._count = count = count if count < MAX_TOKENS else MAX_TOKENS
-        self._start = start
-        if others is None:
-            self._tat = None
-        else:
-            self._tat = (start if start > others else others) + count * shape.per
-        return {self._id: count}
+        self._count = count if count < MAX_TOKENS else MAX_TOKENS
+        self._folded = None
+        if self._bound == self._allowance:
+            self.since_ns, self._entry = now_ns, self._id
+        self._bound += cost
+        return {self._id: self._count}
+
+    def _tat(self) -> int:
+        """Return the TAT after all cells, ticks."""
+        before = self._before
+        if before is None:
+            return self._fold() if self._folded is None else self._folded
+        if not self._count:
+            return before
+        start = self._start
+        return (start if start > before else before) + self._count * self._shape.per
 
     def _close(self) -> None:
         """Close the open cell."""
+        self.halt()
+        self._before = self._folded if self._before is None else self._tat()
+        self._folded = None
         self._all().insert(self._start, self._id, self._count)
         self._latest = max(self._latest, self._start)
         self._count = 0
+
+    def _changed(self) -> None:
+        """Forget what follows from the cells, because some have changed."""
+        self.halt()
+        self._before = self._folded = None
 
     def _all(self) -> Cells:
         """Return the closed cells, unpacked."""
@@ -175,16 +209,59 @@ class Ledger(Bucket):
         return self._cells
 
     def _fold(self) -> int:
-        """Return the TAT after all cells, ticks."""
+        """Return the TAT after all cells, ticks, which is not known."""
         per, cells = self._shape.per, self._all()
-        if not self._count:
-            self._tat = tat = cells.fold(self._floor, per, len(cells))
-            return tat
-        place = cells.place_of(self._start)
-        tat = cells.fold(self._floor, per, place)
-        self._others = tat if place == len(cells) else None
-        self._tat = cells.fold_on(max(tat, self._start) + self._count * per, per, place)
-        return self._tat
+        place = cells.place_of(self._start) if self._count else len(cells)
+        before = cells.fold(self._floor, per, place)
+        if place == len(cells):
+            self._before = before
+            return self._tat()
+        tat = max(before, self._start) + self._count * per
+        self._folded = cells.fold_on(tat, per, place)
+        return self._folded
+
+    # Slack
+
+    @property
+    def untold(self) -> int:
+        """See `Bucket.untold`."""
+        return self._bound - self._allowance
+
+    def due(self, now_ns: int, limiters: int) -> bool:
+        """See `Bucket.due`.
+
+        If it is not, `spend` may take S tokens at least, at any later time of the slot. Each takes
+        a token of the bucket, where refill can only help, and is one more untold token:
+
+            (untold + S) N < free - S
+        """
+        shape = self._shape
+        self.halt()
+        untold = self._bound
+        ahead = self._tat() - now_ns * shape.rate
+        free = shape.depth - ahead if ahead > 0 else shape.depth
+        spare = free - untold * limiters * shape.per
+        if spare <= 0:
+            return True
+        if self._count and self._before is not None:
+            allowance = (spare - 1) // (shape.per * (limiters + 1))
+            self._allowance = allowance = min(allowance, MAX_TOKENS - self._count)
+            self._bound = untold + allowance
+            self._last_ns = now_ns
+        return False
+
+    def halt(self) -> None:
+        """See `Bucket.halt`."""
+        self._bound -= self._allowance
+        self._allowance = 0
+
+    def told(self) -> None:
+        """See `Bucket.told`."""
+        self._bound = self._allowance = 0
+
+    def untold_news(self) -> News:
+        """See `Bucket.untold_news`."""
+        return self.own_since(self._entry)
 
     # Gossip
 
@@ -235,7 +312,7 @@ class Ledger(Bucket):
             if entry == FLOOR:
                 if start + count * shape.per > self._floor:
                     self._floor = start + count * shape.per
-                    self._tat = self._others = None
+                    self._changed()
                     cells.refold()
                 continue
             has[entry] = count
@@ -258,7 +335,7 @@ class Ledger(Bucket):
                     cells.remove(place)
                 cells.insert(start, entry, count)
                 self._latest = max(self._latest, start)
-            self._tat = self._others = None
+            self._changed()
             if count > known:
                 news[entry] = count
         return news, has
@@ -273,8 +350,7 @@ class Ledger(Bucket):
 
     def level(self, now_ns: int) -> float:
         """See `Bucket.level`."""
-        tat = self._fold() if self._tat is None else self._tat
-        ahead = tat - now_ns * self._shape.rate
+        ahead = self._tat() - now_ns * self._shape.rate
         return ahead / self._shape.per if ahead > 0 else 0.0
 
     def idle(self, now_ns: int) -> bool:
@@ -286,11 +362,10 @@ class Ledger(Bucket):
             # The open cell is too young; so the others need not be unpacked.
             return False
         self._collect(now)
-        tat = self._fold() if self._tat is None else self._tat
-        return not self._count and not self._cells and tat <= now
+        return not self._count and not self._cells and self._tat() <= now
 
     def own_since(self, entry: int) -> News:
-        """See `Bucket.own_since`; own cells follow each other in the order of their starts."""
+        """Return the own cells from one on; they follow each other in the order of their starts."""
         own = {self._id: self._count} if self._count else {}
         if entry in own:
             return own
@@ -340,7 +415,7 @@ class Ledger(Bucket):
         self._shape = new
         self._cells = Cells(cells)
         self._cells.late = late
-        self._tat = self._others = None
+        self._changed()
         if self._floor > _NEVER:
             self._floor = moved(self._floor)
         if cells:
@@ -350,30 +425,38 @@ class Ledger(Bucket):
         """See `Bucket.freeze`."""
         shape = self._shape
         if self._count:
-            if now_ns < self._first_ns + shape.slot_ns:
+            if now_ns < self._until_ns:
                 return None
             self._close()
         if self._packed is not None:
             return self._packed
         self._collect(now_ns * shape.rate)
-        tat = self._fold() if self._tat is None else self._tat
+        tat = self._tat()
         # A drained floor is before all cells that are here or may still come.
         drained = self._floor <= now_ns * shape.rate - shape.horizon
-        return ledger_row.packed(self._all(), tat, None if drained else self._floor)
+        untold = self._bound, self.since_ns, self._entry % SLOTS
+        return ledger_row.packed(self._all(), tat, None if drained else self._floor, untold)
 
     def idle_at_rest(self, data: bytes, now_ns: int) -> bool:
         """See `Bucket.idle_at_rest`."""
         shape = self._shape
         now = now_ns * shape.rate
-        tat, latest = ledger_row.times(data, shape.per)
+        tat, latest, *_ = ledger_row.fields(data, shape.per)
         return tat <= now and latest < now - shape.horizon
+
+    def told_at_rest(self, data: bytes) -> bytes:
+        """See `Bucket.told_at_rest`."""
+        return ledger_row.told(data)
 
     def thaw(self, data: bytes) -> Ledger:
         """See `Bucket.thaw`."""
         shape = self._shape
         # Without the floor, which the packed row has, and the fields of an open cell.
         row = Ledger.__new__(Ledger)
-        row.policy, row._shape, row._count = shape.policy, shape, 0
-        row._cells, row._packed = None, data
-        row._tat, row._latest = ledger_row.times(data, shape.per)
+        row.policy, row._shape, row._count, row._allowance = shape.policy, shape, 0, 0
+        row._cells, row._folded, row._packed = None, None, data
+        row._before, row._latest, row._bound, row.since_ns, slot = ledger_row.fields(
+            data, shape.per
+        )
+        row._entry = shape.first + slot
         return row

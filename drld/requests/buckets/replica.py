@@ -12,16 +12,17 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import islice, takewhile
+from itertools import islice
 from random import Random
 from typing import Any, TypeAlias
 
 from drld.requests.buckets.bucket import Bucket, Key, News
 from drld.requests.buckets.pending import Pending
-from drld.requests.buckets.policy import Decision, Policy
+from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
 from drld.requests.buckets.table import Table
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
+from drld.requests.buckets.waiting_keys import WaitingKeys
 
 Outgoing: TypeAlias = "list[tuple[str, Message]]"
 """Messages by peer."""
@@ -92,9 +93,8 @@ class Replica:
         self._deferred = deferred
         self._urgent: set[Key] = set()
         """The keys with urgent news for all peers."""
-        self._untold: dict[Key, tuple[int, int, Any]] = {}
-        """With slack: the tokens that this limiter admitted and told no peer, by key. Beside them,
-        the time of the first of these tokens, ns, and their entry; the oldest first."""
+        self._waiting = WaitingKeys()
+        """With slack: the keys with untold tokens."""
         self._owed: dict[str, list[int]] = {peer: [] for peer in peers}
         """The numbers of received messages that are not acknowledged yet."""
 
@@ -108,11 +108,12 @@ class Replica:
 
     def take(self, key: Key, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
-        bucket = self.buckets.row(key, now_ns)
-        decision, news = bucket.take(now_ns, cost)
-        if not news or not self.pending:  # A shared bucket has none.
-            return decision, []
-        return decision, self._admitted(key, bucket, news, now_ns, cost)
+        row = self.buckets.row(key, now_ns)
+        if row.spend(now_ns, cost):
+            return ADMITTED, []
+        decision, news = row.take(now_ns, cost)
+        # A shared bucket has no news.
+        return decision, self._admitted(key, row, news, now_ns) if news else []
 
     def charge(self, key: Key, now_ns: int, cost: int) -> Outgoing:
         """Take tokens without a decision (`Bucket.charge`); return the urgent messages."""
@@ -124,17 +125,19 @@ class Replica:
         A request under several limits is decided under each, and then charged to all. A cost that
         is known only afterwards is charged without a decision, and may leave a debt.
         """
-        news = row.charge(now_ns, cost)
-        if not news or not self.pending:
+        if row.spend(now_ns, cost):
             return []
-        return self._admitted(key, row, news, now_ns, cost)
+        news = row.charge(now_ns, cost)
+        return self._admitted(key, row, news, now_ns) if news else []
 
-    def _admitted(self, key: Key, bucket: Bucket, news: News, now_ns: int, cost: int) -> Outgoing:
+    def _admitted(self, key: Key, row: Bucket, news: News, now_ns: int) -> Outgoing:
+        if not self.pending:
+            row.told()
+            return []
         if self._slack is not None:
-            untold, since_ns, entry = self._untold.get(key) or (0, now_ns, next(iter(news)))
-            untold += cost
-            self._untold[key] = untold, since_ns, entry
-            return self._speak(key, bucket, untold, now_ns)
+            if row.since_ns == now_ns:
+                self._waiting.add(key, now_ns)
+            return self._speak(key, row, now_ns)
         for one in self.pending.values():
             one.add(key, news)
         if self._frequency is None:
@@ -145,10 +148,9 @@ class Replica:
         ]  # fmt: skip
         return self._messages(due, now_ns)
 
-    def _speak(self, key: Key, bucket: Bucket, untold: int, now_ns: int) -> Outgoing:
-        """Return messages to all peers about a key with this many untold tokens, if they matter."""
-        slack, limiters = self._slack, len(self.pending) + 1
-        if slack is None or key in self._urgent or not slack.due(bucket, untold, limiters, now_ns):
+    def _speak(self, key: Key, row: Bucket, now_ns: int) -> Outgoing:
+        """Return messages to all peers about a key with untold tokens, if these matter."""
+        if key in self._urgent or not row.due(now_ns, len(self.pending) + 1):
             return []
         if self._deferred:
             self._urgent.add(key)
@@ -166,15 +168,19 @@ class Replica:
         A limiter holds back at most the slack and the tokens that it admits between two calls.
         """
         keys, self._urgent = self._urgent, set()
-        return self._tell_all(keys & self._untold.keys(), now_ns) if keys else []
+        return self._tell_all(keys, now_ns) if keys else []
 
-    def _tell_all(self, keys: Collection[Key], now_ns: int) -> Outgoing:
+    def _tell_all(self, keys: Iterable[Key], now_ns: int, before_ns: int | None = None) -> Outgoing:
+        """Return messages to all peers with the untold tokens of keys, or only of those keys whose
+        tokens have been untold since `before_ns` or longer."""
         news: dict[Key, News] = {}
         for key in keys:
-            *_, entry = self._untold[key]
-            self._settle(key)
-            if (bucket := self.buckets.get(key)) is not None:
-                news[key] = bucket.own_since(entry)
+            row = self.buckets.get(key)
+            if row is None or not row.untold:
+                continue
+            if before_ns is None or row.since_ns <= before_ns:
+                news[key] = row.untold_news()
+                self.buckets.told(key)
         messages: Outgoing = []
         for told in self._split(news):
             if deltas := self._deltas(told, now_ns):
@@ -183,12 +189,6 @@ class Replica:
                     for peer, one in self.pending.items()
                 ]
         return messages
-
-    def _settle(self, key: Key) -> None:
-        """Note that peers need no more news of a key."""
-        if self._untold.pop(key, None) is not None and not self._untold:
-            # Only `clear` gives back what a dict took at its largest.
-            self._untold.clear()
 
     def _split(self, news: Mapping[Key, News]) -> Iterator[dict[Key, News]]:
         """Return copies of these news, in parts of one message each."""
@@ -212,9 +212,7 @@ class Replica:
         messages: Outgoing = []
         if self._slack is not None:
             before_ns = now_ns - self._slack.patience_ns
-            old = takewhile(lambda it: it[1][1] <= before_ns, self._untold.items())
-            late = [key for key, _ in old]
-            messages += self._tell_all(late, now_ns) if late else []
+            messages += self._tell_all(self._waiting.take(before_ns), now_ns, before_ns)
         peer = self._spread(self.pending, rng)
         if peer is not None:
             messages += self._messages([(peer, self.pending[peer].news)], now_ns)
@@ -277,9 +275,9 @@ class Replica:
             if bucket.died():
                 self._forget(key, bucket, now_ns)
             if bucket.idle(now_ns):
-                self._remove(key)
-            elif untold := self._untold.get(key):
-                messages += self._speak(key, bucket, untold[0], now_ns)
+                self.buckets.drop(key)
+            elif bucket.untold:
+                messages += self._speak(key, bucket, now_ns)
         return messages
 
     def _forget(self, key: Key, bucket: Bucket, now_ns: int) -> None:
@@ -294,20 +292,14 @@ class Replica:
     def collect(self, now_ns: int) -> None:
         """Remove all buckets that decide as new ones would."""
         for key in [key for key, bucket in self.buckets.items() if bucket.idle(now_ns)]:
-            self._remove(key)
+            self.buckets.drop(key)
 
     def sweep(self, now_ns: int, rows: int) -> None:
         """Look at this many buckets: drained ones leave, and others come to rest.
 
         A daemon calls this method often, with few rows; a row takes about a microsecond.
         """
-        for key in self.buckets.sweep(now_ns, rows):
-            self._settle(key)
-
-    def _remove(self, key: Key) -> None:
-        """Remove a bucket; its pending news may still travel."""
-        self.buckets.drop(key)
-        self._settle(key)
+        self.buckets.sweep(now_ns, rows)
 
     def returned(self, peer: str) -> None:
         """Tell a peer everything, because it has begun another life and knows nothing."""
@@ -339,6 +331,7 @@ class Replica:
         for peer in peers:
             if peer not in self.pending:
                 self.returned(peer)
+        self.buckets.halt()
 
     def set_pace(
         self, frequency: FrequencyAnalysis | None, slack: Slack | None, repeat_ns: int | None
@@ -369,8 +362,9 @@ class Replica:
     @property
     def settled(self) -> bool:
         """Whether no peer needs any news."""
+        waiting = (self.buckets.get(key) for key in {*self._waiting})
         return (
-            not self._untold
+            not any(row is not None and row.untold for row in waiting)
             and not self._copies
             and all(one.settled for one in self.pending.values())
         )

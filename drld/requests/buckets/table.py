@@ -240,6 +240,20 @@ class Table(Mapping[Key, Bucket]):
         self._present.add(key, bucket)
         return bucket
 
+    def told(self, key: Key) -> None:
+        """Do as `Bucket.told` for a key's row, which a caller has looked at just now by `get`."""
+        present = self._present
+        if (bucket := present.awake.get(key)) is not None:
+            bucket.told()
+        elif (row := present.packed.get(key)) is not None:
+            present.packed.put(key, present.like(key).told_at_rest(row))
+
+    def halt(self) -> None:
+        """Do as `Bucket.halt` for all rows; those at rest have halted."""
+        for rows in (self._present, *self._past):
+            for bucket in rows.awake.values():
+                bucket.halt()
+
     @property
     def _full(self) -> bool:
         return self.max_keys is not None and len(self) >= self.max_keys

@@ -12,8 +12,8 @@ and has not told reach its part of the tokens that are left:
 
     untold >= max(1, free / N)
 
-The replica applies it after each request that was admitted here, and after each message, since
-`free` may have shrunk. So all N limiters together hold back at most `free` tokens, and less
+The replica applies it (`Bucket.due`) after each message, since `free` may have shrunk, and after each
+request that was admitted here, unless an earlier test has shown that it need not (`Bucket.spend`). So all N limiters together hold back at most `free` tokens, and less
 than one token each that does not count. As the bucket empties, `free` shrinks by a constant factor
 with each round of messages. So a fill takes of the order of N log(capacity / N) messages, not one
 for each request (compare Cormode, Muthukrishnan and Yi, *Algorithms for distributed functional
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drld.requests.buckets.bucket import Bucket, News
+from drld.requests.buckets.bucket import News
 from drld.requests.buckets.queue import MS
 
 
@@ -53,7 +53,3 @@ class Slack:
 
     patience_ns: int
     """The longest time that news may wait, ns."""
-
-    def due(self, bucket: Bucket, untold: int, limiters: int, now_ns: int) -> bool:
-        """Return whether all peers must be told now of this many untold tokens, at least 1."""
-        return untold * limiters >= bucket.policy.capacity - bucket.level(now_ns)
