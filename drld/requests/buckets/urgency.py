@@ -12,13 +12,14 @@ and has not told reach its part of the tokens that are left:
 
     untold >= max(1, free / N)
 
-The replica applies it (`Bucket.due`) after each message, since `free` may have shrunk, and after each
-request that was admitted here, unless an earlier test has shown that it need not (`Bucket.spend`). So all N limiters together hold back at most `free` tokens, and less
-than one token each that does not count. As the bucket empties, `free` shrinks by a constant factor
-with each round of messages. So a fill takes of the order of N log(capacity / N) messages, not one
-for each request (compare Cormode, Muthukrishnan and Yi, *Algorithms for distributed functional
-monitoring*, 2011). News that do not matter may wait for `patience_ns`, and many requests then share
-one message. Each limiter tells its own cells itself, so no limiter passes news on.
+The replica applies it (`Bucket.due`) after each message, since `free` may have shrunk, and after
+each request that was admitted here, unless an earlier test has shown that it need not
+(`Bucket.spend`). So all N limiters together hold back at most `free` tokens, and less than one
+token each that does not count. As the bucket empties, `free` shrinks by a constant factor with each
+round of messages. So a fill takes of the order of N log(capacity / N) messages, not one for each
+request (compare Cormode, Muthukrishnan and Yi, *Algorithms for distributed functional monitoring*,
+2011). News that do not matter may wait for `patience_ns`, and many requests then share one message.
+Each limiter tells its own cells itself, so no limiter passes news on.
 """
 
 from __future__ import annotations
