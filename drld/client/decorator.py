@@ -124,8 +124,8 @@ class _OwnLimit:
             RateLimitedError: the call may not pass.
         """
         if answer is None or (answer.error is None and not self._of_fleet(question, answer, table)):
-            name = "\xff".join(part for pair in question.descriptor.items() for part in pair)
-            local = question._replace(descriptor={"key": name})
+            # Two descriptors never have one text, whatever letters their values have.
+            local = question._replace(descriptor={"key": repr(sorted(question.descriptor.items()))})
             answer = self._buckets.decide(local, monotonic_ns())
         if not answer.admitted:
             raise RateLimitedError(answer)

@@ -49,7 +49,8 @@ class RateLimitMiddleware:
         if not answer.admitted:
             status, named, body = refusal(answer, self._client.limits)
             start_response(f"{status} {HTTPStatus(status).phrase}", named)
-            return [body]
+            # Not every server leaves the body of an answer to HEAD out.
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
         added = fields(answer, self._client.limits)
 
         def start_with_fields(

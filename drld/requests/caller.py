@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 from drld.requests.spec import Network
@@ -41,24 +41,42 @@ def caller_of(client: Client, forwarded: Iterable[str], trusted: Sequence[Networ
         trusted: the networks of trusted proxies.
     """
     try:
-        own = address = ip_address(client.host)
+        own = address = _read(client.host)
     except ValueError:
         return client.host
     claimed = [] if not trusted else ",".join(forwarded).rsplit(",", _MAX_PROXIES)[-_MAX_PROXIES:]
     while claimed and any(address in network for network in trusted):
         try:
-            address = ip_address(claimed.pop().strip())
+            address = _read(_without_port(claimed.pop().strip()))
         except ValueError:
             break
     if address is own and client.certificate is not None:
         return client.certificate
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        # All of IPv4 is in one /64.
-        return str(address.ipv4_mapped)
     if isinstance(address, IPv6Address):
         # One host commonly has the addresses of a /64.
         return f"{IPv6Address(int(address) >> 64 << 64)}/64"
     return str(address)
+
+
+def _read(text: str) -> IPv4Address | IPv6Address:
+    """Return the address of a text; a server that listens for both families maps IPv4 to IPv6.
+
+    Raises:
+        ValueError: the text is no address.
+    """
+    address = ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _without_port(text: str) -> str:
+    """Return an address as some proxies write it, `192.0.2.1:4711` or `[2001:db8::1]:4711`, without
+    its port."""
+    host, bracket, _ = text.removeprefix("[").partition("]")
+    if bracket:
+        return host
+    host, _, port = text.partition(":")
+    return text if ":" in port else host
 
 
 def certificate_name(certificate: Mapping[str, Any]) -> str | None:

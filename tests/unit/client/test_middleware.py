@@ -109,6 +109,16 @@ def test_wsgi_middleware_refuses_before_the_application_under_a_server(tmp_path:
                 thread.join()
 
 
+def test_wsgi_middleware_refuses_head_without_a_body() -> None:
+    nobody = Client("/nobody", on_failure="closed")
+    app = wsgi.RateLimitMiddleware(greet, client=nobody, namespace="api")
+    began: list[str] = []
+    for method in ("GET", "HEAD"):
+        body = app({"REQUEST_METHOD": method}, lambda status, _: began.append(status))
+        assert bool(b"".join(body)) == (method == "GET")
+    assert began == ["429 Too Many Requests"] * 2
+
+
 def test_the_fields_hold_only_a_limiters_statements() -> None:
     table = LimitTable((API,), 1)
     assert fields(Answer(True, 1, "api", 3.5, 0.2), table) == [
@@ -186,6 +196,16 @@ def test_a_decorator_without_a_limiter_keeps_its_rate(tmp_path: Path) -> None:
             function()
         with pytest.raises(RateLimitedError):
             function()
+
+
+def test_a_decorator_keeps_users_apart_whatever_their_names_are() -> None:
+    @limited("mail", "1/hour", key=lambda user, to: {"user": user, "to": to})
+    def mail(user: str, to: str) -> None: ...
+
+    mail("1ÿtoÿ2", "3")
+    mail("1", "2ÿtoÿ3")
+    with pytest.raises(RateLimitedError):
+        mail("1", "2ÿtoÿ3")
 
 
 def test_a_decorator_takes_coroutine_functions(tmp_path: Path) -> None:
