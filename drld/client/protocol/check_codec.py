@@ -50,9 +50,9 @@ def text_of(question: Question) -> bytes:
         InputError: the question cannot be written.
     """
     parts = [question.namespace, question.caller]
-    for pair in question.descriptor.items():
-        parts += pair
     try:
+        for pair in question.descriptor.items():
+            parts += pair
         text = SEPARATOR.join([part.encode() for part in parts])
     except UnicodeEncodeError:
         raise InputError("a question must be text in UTF-8") from None

@@ -139,6 +139,7 @@ def test_the_client_itself_answers_questions_that_do_not_fit() -> None:
         Question("api"),
         Question("api", cost=-1),
         Question("api", {"a": "x" * 2048}),
+        Question("api", None),  # type: ignore[arg-type]  # as applications without types ask
     ]
     sent, numbers = Conversation().ask(questions)
     assert [it if isinstance(it, int) else it.error for it in numbers] == [
@@ -146,6 +147,7 @@ def test_the_client_itself_answers_questions_that_do_not_fit() -> None:
         0,
         "an amount must be a whole number from 0 to 4294967295",
         "a question must have 2048 bytes of text at most",
+        "namespace, caller and descriptor must be texts",
     ]
     assert len([*Frames(MAX_BODY_BYTES).feed(sent)]) == 1
     assert Conversation().ask(questions[:1])[0] == b""
