@@ -8,7 +8,7 @@ ago. One that they watch is ticked whenever it is due.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 
 from drld.managed_limit import ManagedLimit
@@ -29,11 +29,12 @@ class AwakeLimits:
         self._in_turn: dict[int, ManagedLimit] = {}
         """The limits that only measure; the first one has waited longest for its tick."""
 
-    def begin(self, limits: Mapping[int, ManagedLimit]) -> None:
-        """Have these limits awake, and no others."""
-        self.prompt = dict(limits)
-        self._in_turn.clear()
-        self.asleep.clear()
+    def have(self, limits: Mapping[int, ManagedLimit], asleep: Container[int]) -> None:
+        """Have these limits and no others: those `asleep` stay as they are, the rest is awake."""
+        self.asleep = {key: None for key in self.asleep if key in limits and key in asleep}
+        self._in_turn = {key: limits[key] for key in self._in_turn if key in limits}
+        others = limits.keys() - self.asleep.keys() - self._in_turn.keys()
+        self.prompt = {key: limits[key] for key in limits if key in others}
 
     def add(self, managed: ManagedLimit) -> bool:
         """Have a limit awake; return whether it was not."""

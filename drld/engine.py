@@ -15,7 +15,7 @@ use.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
@@ -29,6 +29,7 @@ from drld.gossip.health.config_digest import GOSSIP_ID
 from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.messenger import Messenger
 from drld.gossip.wire.sequence import Refusal
+from drld.limit_values import changed_limits
 from drld.limiter import Limiter, Tick, share_of, static_share
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Enforcement, Update
@@ -87,7 +88,7 @@ class Engine:
         self._attach(self.spec, {}, len(self.membership.peers) + 1, now_ns)
         self._started = True
         self._adopt({}, now_ns)
-        self._tell_planes()
+        self._tell_planes(self.limits)
         self.node.round_due_ns = now_ns + self.spec.gossip.interval_ns
 
     def stop(self) -> None:
@@ -99,6 +100,8 @@ class Engine:
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
 
+        If the fleet stays, this costs limits that stay almost nothing: quiescent ones sleep on.
+
         The datapaths are attached again, which may take the kernel datapath 0.1 s. Without
         `reattach` this happens only if limits or `[gossip]` change.
 
@@ -107,21 +110,26 @@ class Engine:
                 one to send to from here; nothing is changed.
             DatapathError: the host refuses the new rules; nothing is changed.
         """
-        reload.check(self.spec, spec)
+        old = self.spec
+        reload.check(old, spec)
         kept = self._kept(spec)
         addresses = {peer.name: peer.address for peer in spec.peers}
         with ExitStack() as undo:
             undo.callback(self.node.transport.update_peers(addresses))
-            if reattach or (spec.limits, spec.gossip) != (self.spec.limits, self.spec.gossip):
+            if reattach or (spec.limits, spec.gossip) != (old.limits, old.gossip):
                 self._attach(spec, kept, len(self.node.members_after(spec)), now_ns)
             undo.pop_all()
         self.node.reconfigure(spec, now_ns)
         for peer in self.unknown_limit.keys() - addresses.keys():
             del self.unknown_limit[peer]
         self._adopt(kept, now_ns)
-        self._set_peers()
-        # The next look wakes all limits, quiescent ones too.
-        self._peers_changed = True
+        if reload.same_fleet(old, spec):
+            changed = {it.limit.id for it in changed_limits(old.limits, spec.limits)}
+            self._set_peers(changed & self.limits.keys())
+        else:
+            self._set_peers(self.limits)
+            # The next look wakes all limits, quiescent ones too.
+            self._peers_changed = True
 
     def on_session(self, peer: str, limits: Collection[int]) -> None:
         """See `drld.node.Listener`."""
@@ -232,7 +240,7 @@ class Engine:
             for limit_id in plane.datapath.had_traffic(self._awake.asleep):
                 self._wake(self.limits[limit_id])
         if self.node.forget_departed(now_ns):
-            self._set_peers()
+            self._set_peers(self.limits)
         fleet = self.membership
         alone = not fleet.connected(now_ns) and not fleet.unnamed
         changed, self._peers_changed = self._peers_changed, False
@@ -310,14 +318,17 @@ class Engine:
         """
         records: dict[Plane, list[tuple[LimitSpec, Enforcement]]] = {it: [] for it in self._planes}
         for limit in spec.limits:
-            part = share_of(limit.policy.shares, spec.name, members)
-            record = static_share(limit.policy, part)
             if (managed := kept.get(limit.id)) is not None:
                 record = managed.last.enforcement if managed.last else managed.limiter.initial()
+            else:
+                part = share_of(limit.policy.shares, spec.name, members)
+                record = static_share(limit.policy, part)
+            plane = self._plane_of(limit)
             # The datapath expects a heartbeat of the daemon in this interval: at every look.
-            interval_ns = min(limit.policy.interval_ns, spec.gossip.interval_ns)
-            policy = replace(limit.policy, interval_ns=interval_ns)
-            records[self._plane_of(limit)].append((replace(limit, policy=policy), record))
+            if limit.policy.interval_ns > spec.gossip.interval_ns:
+                policy = replace(limit.policy, interval_ns=spec.gossip.interval_ns)
+                limit = replace(limit, policy=policy)  # noqa: PLW2901 -- the plane's form of it
+            records[plane].append((limit, record))
         return records
 
     def _plane_of(self, limit: LimitSpec) -> Plane:
@@ -356,21 +367,30 @@ class Engine:
             limits[limit.id] = managed
         self.limits = limits
         self._by_name = {limit.name: limits[limit.id] for limit in spec.limits}
-        self._awake.begin(limits)
+        self._awake.have(limits, asleep=kept)
         intervals = [limit.policy.interval_ns for limit in spec.limits]
         self._look_interval_ns = min([spec.gossip.interval_ns, *intervals])
         self._looked_ns = now_ns
         self._look_due_ns = now_ns + self._look_interval_ns
 
-    def _set_peers(self) -> None:
-        """Have all limits take over their policies, and the peers that there are now."""
-        for limit in self.spec.limits:
-            self.limits[limit.id].limiter.reconfigure(limit.policy, self.node.departed)
-        self._tell_planes()
+    def _set_peers(self, limits: Collection[int]) -> None:
+        """Have these limits take over their policies and the peers that there are now.
 
-    def _tell_planes(self) -> None:
-        """Have the planes know the peers, and the share of each limit among them."""
-        for limit_id, managed in self.limits.items():
+        The next look ticks these limits.
+        """
+        for limit in self.spec.limits:
+            if limit.id in limits:
+                managed = self.limits[limit.id]
+                managed.limiter.reconfigure(limit.policy, self.node.departed)
+                self._wake(managed)
+                self._awake.hurry(limit.id)
+                managed.due_ns = min(managed.due_ns, self._look_due_ns)
+        self._tell_planes(limits)
+
+    def _tell_planes(self, limits: Iterable[int]) -> None:
+        """Have the planes know the peers, and the share of each of these limits among them."""
+        for limit_id in limits:
+            managed = self.limits[limit_id]
             managed.datapath.set_share(limit_id, managed.limiter.initial())
         for plane in self._planes:
             plane.set_peers(self.membership.peers)

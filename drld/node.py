@@ -33,7 +33,7 @@ from drld.gossip.wire.update_codec import MAX_UPDATES
 from drld.model import Update
 from drld.planes.plane import Handler
 from drld.shared_settings import shared_settings
-from drld.spec import GossipSpec, LimiterSpec
+from drld.spec import GossipSpec, LimiterSpec, LimitSpec
 
 Publish: TypeAlias = Callable[[Sequence[str], int], Sequence[tuple[str, Update]]]
 """Returns a limit's updates and their receivers, for the targets of a round, at a time, ns."""
@@ -88,7 +88,7 @@ class Node:
         self._listener = listener
         self._numbering = Numbering(partial(transport.refuse, "replayed"))
         self.use(membership(spec.name, spec.members, spec.gossip))
-        self._set_probes(0)
+        self._set_probes(0, ())
 
     def use(self, membership: Membership) -> None:
         """Have this membership from now on; limits that were made before have another."""
@@ -126,7 +126,7 @@ class Node:
             # An unchanged ring in the file must not undo changes by `drlctl keys`.
             self.transport.set_ring(spec.ring)
         self._lives = {peer: it for peer, it in self._lives.items() if peer in spec.members}
-        self._set_probes(now_ns)
+        self._set_probes(now_ns, old.limits)
         for peer in fleet.peers:
             if self.probes is None or peer in self.departed:
                 fleet.declare(peer, gone=peer in self.departed)
@@ -219,8 +219,11 @@ class Node:
             for start in range(0, len(updates), MAX_UPDATES):
                 self.transport.send(peer, kind, updates[start : start + MAX_UPDATES])
 
-    def _set_probes(self, now_ns: int) -> None:
-        """Have the probes of the configuration; they keep the knowledge of those before."""
+    def _set_probes(self, now_ns: int, before: Iterable[LimitSpec]) -> None:
+        """Have the probes of the configuration; they keep the knowledge of those before.
+
+        A policy that is the same object in the limits `before` keeps its hash in the digest.
+        """
         spec = self.spec
         if spec.probes is None:
             self.probes = None
@@ -229,7 +232,15 @@ class Node:
         intervals = [spec.gossip.interval_ns, *(policy.interval_ns for policy in policies)]
         peers = [peer.name for peer in spec.peers]
         times = ProbeTimes.of(spec.probes, len(spec.members), min(intervals), max(intervals))
-        config_digest = ConfigDigest(shared_settings(policies, spec.gossip), times.timeout_ns)
+        policies_before = {limit.id: limit.policy for limit in before}
+        hashes = {} if self.probes is None else self.probes.config_digest.hashes
+        stay = {
+            policy.id: hashes[policy.id]
+            for policy in policies
+            if policy.id in hashes and policies_before.get(policy.id) is policy
+        }
+        new = (policy for policy in policies if policy.id not in stay)
+        config_digest = ConfigDigest(shared_settings(new, spec.gossip), times.timeout_ns, stay)
         if self.probes is not None:
             self.probes.set_peers(peers, times, config_digest)
             return

@@ -111,7 +111,15 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def same_fleet(old: LimiterSpec, new: LimiterSpec) -> bool:
+    """Whether two configurations agree in all that limits know of the fleet."""
+    fleet = attrgetter("peers", "members", "joined", "gossip", "probes", "ring")
+    return bool(fleet(old) == fleet(new))
+
+
 def knowledge_stays(old: Policy, new: Policy) -> bool:
     """Whether a limit's knowledge still applies under its new policy, with the same fabric."""
+    if old is new:
+        return True  # Most are: to compare their keys takes longer.
     decisive = attrgetter("unit", "allocator", "parameters", "ewma", "interval_ns", "flow")
     return bool(decisive(old) == decisive(new))

@@ -29,6 +29,9 @@ def write_beside(file: Path, text: str, mode: int = 0o600) -> Path:
 def replace_by(file: Path, beside: Path) -> None:
     """Put the contents that `write_beside` wrote into the file's place.
 
+    After a loss of power, a reader finds the old or the new contents; `sync_directory` makes the
+    new ones certain.
+
     Raises:
         OSError: that failed; the old contents stay.
     """
@@ -37,3 +40,16 @@ def replace_by(file: Path, beside: Path) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Write to disk which files a directory has, so that a renamed one survives a loss of power.
+
+    Raises:
+        OSError: the host cannot do so.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

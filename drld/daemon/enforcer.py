@@ -68,14 +68,24 @@ class Enforcer:
         for plane in self.planes:
             await plane.prepare(spec)
 
-    def take_over(self, spec: LimiterSpec, *, origin: Origin, reattach: bool = True) -> None:
+    def take_over(
+        self,
+        spec: LimiterSpec,
+        *,
+        origin: Origin,
+        reattach: bool = True,
+        save: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Put another configuration into force; see `Engine.reconfigure`.
+
+        `save` is called as soon as it is in force, and returns whether it is saved.
 
         Raises:
             ConfigError, DatapathError: it is refused; the one before it stays in force.
         """
         before = self.engine.spec.limits
         self._put(spec, lambda: self.engine.reconfigure(spec, monotonic_ns(), reattach=reattach))
+        origin = replace(origin, saved=save())
         self._history.note(before, spec.limits, origin, time.time())
         self.changed.set()
         self.changed = trio.Event()

@@ -31,11 +31,12 @@ class Origin:
     revision: int | None = None
     """Revision of the fleet's registry."""
     saved: bool = False
+    """Whether the change is in a file, so that it survives a restart."""
 
 
-def origin_of(via: Via, peer: Credentials, *, saved: bool = False) -> Origin:
+def origin_of(via: Via, peer: Credentials) -> Origin:
     """The origin of a request; it asks the host for names, which may take long."""
-    return Origin(via, peer.uid, peer.pid, _name(peer.uid), _login(peer.pid), saved=saved)
+    return Origin(via, peer.uid, peer.pid, _name(peer.uid), _login(peer.pid))
 
 
 def _name(uid: int) -> str | None:

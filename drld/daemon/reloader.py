@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from drld import config
-from drld.config.atomic_file import replace_by
+from drld.config.atomic_file import replace_by, sync_directory
 from drld.config.changes import Change, Configuration
 from drld.control.credentials import Credentials
 from drld.control.schema.changes import ChangeReport
 from drld.control.schema.status import ConfigReport
-from drld.daemon.change_log import differs_for_peers, log_changes
+from drld.daemon.change_log import changes, differs_for_peers, log_changes
 from drld.daemon.enforcer import Enforcer
 from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
@@ -97,27 +97,36 @@ class Reloader:
             ConfigError: the change is bad, and is not in force; or it cannot be saved.
             DatapathError: the host refuses it; nothing is changed.
         """
-        named = partial(origin_of, "control", by, saved=change.save)
-        origin = await trio.to_thread.run_sync(named)
+        origin = await trio.to_thread.run_sync(origin_of, "control", by)
         async with self._one_reload.alone():
             before = self.configuration
             of_files = {limit.name for limit in before.in_force.limits}
             if change.limit in self._enforcer.limit_names() - of_files:
                 raise ConfigError([f"{change.limit}: is a limit of the fleet's registry (--fleet)"])
             after = await trio.to_thread.run_sync(before.changed, change)
-            beside = None
+            found = await trio.to_thread.run_sync(changes, before, after)
+            saving = None
             if change.save:
                 beside = await trio.to_thread.run_sync(after.write, before)
+                saving = _Saving(after.drop_in, beside)
             try:
-                await self._put_in_force(after.in_force, origin)
-                self.configuration = after
-                if beside is not None:
-                    self._save(beside, change, before)
-                # Nothing waits before this line: a client that leaves now changes no log.
-                return self._report(before, after, saved=change.save)
+                await self._put_in_force(after.in_force, origin, saving)
+                # Before this scope, nothing waits: a client that leaves now changes no log.
+                with trio.CancelScope(shield=True):
+                    if saving is None or saving.done:
+                        self.configuration = after
+                    else:
+                        unsaved = partial(before.changed, replace(change, save=False))
+                        self.configuration = await trio.to_thread.run_sync(unsaved)
+                    log_changes(found, self._events, saved=saving is not None and saving.done)
+                    if saving is not None:
+                        await saving.settle()
+                peers = self._enforcer.engine.spec.peers if differs_for_peers(before, after) else ()
+                file = str(after.drop_in.absolute()) if change.save else None
+                return change_report(found, file, [peer.name for peer in peers])
             finally:
-                if beside is not None:
-                    beside.unlink(missing_ok=True)
+                if saving is not None:
+                    saving.beside.unlink(missing_ok=True)
                 await self._history.write()
 
     def report(self) -> ConfigReport:
@@ -166,13 +175,17 @@ class Reloader:
                 extra=event("limit.reverted", limits=self._dropped),
             )
 
-    async def _put_in_force(self, spec: LimiterSpec, origin: Origin) -> None:
+    async def _put_in_force(
+        self, spec: LimiterSpec, origin: Origin, saving: _Saving | None = None
+    ) -> None:
         """Take over a configuration of files and unsaved changes.
 
         Raises:
             ConfigError, DatapathError: it is refused; the running configuration stays.
         """
         take_over = partial(self._enforcer.take_over, origin=origin)
+        if saving is not None:
+            take_over = partial(take_over, save=saving.rename)
         if self._registry is not None:
             await self._registry.reload(spec, take_over)
         elif spec.registry is not None:
@@ -184,27 +197,42 @@ class Reloader:
             await self._enforcer.prepare(spec)
             take_over(spec)
 
-    def _save(self, beside: Path, change: Change, before: Configuration) -> None:
-        """Put the drop-in into place.
+
+@dataclass(slots=True)
+class _Saving:
+    """A drop-in with a change, which takes its place as soon as the change is in force."""
+
+    drop_in: Path
+    beside: Path
+    """The new contents, on disk."""
+    done: bool = False
+    error: OSError | None = None
+
+    def rename(self) -> bool:
+        """Put the drop-in into place; return whether the host does so."""
+        try:
+            replace_by(self.drop_in, self.beside)
+        except OSError as error:
+            self.error = error
+        else:
+            self.done = True
+        return self.done
+
+    async def settle(self) -> None:
+        """Return when the drop-in survives a loss of power.
 
         Raises:
-            ConfigError: the host refuses; the change is in force, and is not saved.
+            ConfigError: it does not, or it is not in place; the change is in force.
         """
-        drop_in = self.configuration.drop_in
-        try:
-            replace_by(drop_in, beside)
-        except OSError as error:
-            self.configuration = before.changed(replace(change, save=False))
-            self._report(before, self.configuration, saved=False)
-            reason = f"the change is in force, but not saved: {error.strerror}"
-            raise ConfigError([f"{drop_in}: {reason}"]) from error
-
-    def _report(self, before: Configuration, after: Configuration, *, saved: bool) -> ChangeReport:
-        """Log a change that is in force, and report it."""
-        found = log_changes(before, after, self._events, saved=saved)
-        peers = self._enforcer.engine.spec.peers if differs_for_peers(before, after) else ()
-        file = str(after.drop_in.absolute()) if saved else None
-        return change_report(found, file, [peer.name for peer in peers])
+        if self.done:
+            try:
+                await trio.to_thread.run_sync(sync_directory, self.drop_in.parent)
+            except OSError as error:
+                self.error = error
+        if self.error is not None:
+            lasts = "and saved, but a loss of power may undo that" if self.done else "but not saved"
+            reason = f"the change is in force, {lasts}: {self.error.strerror}"
+            raise ConfigError([f"{self.drop_in}: {reason}"])
 
 
 def read_configuration(path: Path) -> Configuration:

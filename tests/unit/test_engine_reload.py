@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,13 @@ from drld import config
 from drld.capture.spec import PacketsSpec
 from drld.daemon.limit_report import limit_report
 from drld.errors import ConfigError, DatapathError
+from drld.gossip.health.config_digest import ALL, GOSSIP_ID
 from drld.gossip.wire.session import Met
 from drld.police.policer import Excess
 from drld.police.source_sample import SourcePrefix
-from drld.spec import LimiterSpec
+from drld.policy import Policy
+from drld.shared_settings import shared_settings
+from drld.spec import GossipSpec, LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
 from ..factories import MBIT, TICK_NS, limit_spec, with_policy
@@ -36,6 +40,52 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
     assert bench.datapath.attached == [faster, third]
+
+
+def test_a_change_of_one_limit_costs_the_others_no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 10,000 limits, a tick of all of them took the event loop 0.8 s."""
+    limits = [limit_spec("static", id=number, name=f"l{number}") for number in range(1, 101)]
+    probes = ProbeSpec(TICK_NS, 3)
+    bench = Bench(replace(spec(*limits, peers=()), probes=probes))
+    asleep = 20
+    bench.run(1, asleep)
+    bench.packet(5)
+    assert bench.run(asleep + 1, asleep + 1) == ["l5"]
+    bench.clear()
+    bench.datapath.shares.clear()
+    asked: list[int] = []
+
+    def noted(policies: Iterable[Policy], gossip: GossipSpec) -> dict[int, bytes]:
+        found = shared_settings(policies, gossip)
+        asked.extend(found.keys() - {GOSSIP_ID})
+        return found
+
+    monkeypatch.setattr("drld.node.shared_settings", noted)
+    limits[6] = with_policy(limits[6], rate=20 * MBIT)
+    changed = replace(spec(*limits, peers=()), probes=probes)
+    bench.engine.reconfigure(changed, asleep * TICK_NS + TICK_NS + 1)
+    bench.run(asleep + 2, asleep + 3)
+    assert {*bench.datapath.read_limits} <= {5, 7}
+    assert 7 in bench.datapath.read_limits
+    assert bench.datapath.shares.keys() == {7}
+    assert asked == [7]
+    probers = [it.engine.node.probes for it in (bench, Bench(changed))]
+    assert len({it.config_digest.digest(ALL) for it in probers if it}) == 1
+
+
+@pytest.mark.parametrize("key", ["peers", "gossip", "joined"])
+def test_a_change_of_the_fleet_wakes_all_limits(key: str) -> None:
+    bench = Bench(spec(FIRST, SLOW, peers=()))
+    bench.run(1, 20)
+    assert bench.run(21, 22) == []
+    before = bench.engine.spec
+    after = {
+        "peers": spec(FIRST, SLOW, peers=("b",)),
+        "gossip": replace(before, gossip=replace(before.gossip, branching=7)),
+        "joined": replace(before, joined=False),
+    }[key]
+    bench.engine.reconfigure(after, 22 * TICK_NS + 1)
+    assert {*bench.run(23, 24)} == {"first", "slow"}
 
 
 def test_an_automatic_burst_follows_the_rate() -> None:

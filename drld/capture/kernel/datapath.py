@@ -319,9 +319,10 @@ class KernelDatapath:
                     layout.limit_state(limit, enforcement, enforcement, grace, now_ns),
                 )
             for limit_id, slot in (kept | slots).items():
-                counted[limit_id] = _Counted(
-                    slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot)
-                )
+                if state is not old_state or limit_id not in self._counted:
+                    counted[limit_id] = _Counted(
+                        slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot)
+                    )
 
         try:
             self._on_hooks().replace(limits, slots, state, old_state.handover_ids, ready)
@@ -342,7 +343,7 @@ class KernelDatapath:
             old_state.close()
         self._state = state
         self._counted = {
-            limit_id: self._counted.get(limit_id, counted[limit_id]) for limit_id in slots
+            limit_id: self._counted.get(limit_id) or counted[limit_id] for limit_id in slots
         }
         self._settle_in(pairs, slots, kept, now_ns)
 
@@ -357,18 +358,22 @@ class KernelDatapath:
         state = self._attached()
         for limit_id in set(kept) - set(slots):
             state.release(kept[limit_id])
+        limits, records = self._limits, self._records
         self._limits = {limit.id: limit for limit, _ in pairs}
         self._records = {limit.id: enforcement for limit, enforcement in pairs}
         changed = {}
         for limit, enforcement in pairs:
-            if limit.id in kept:
-                slot = slots[limit.id]
+            if limit.id not in kept:
+                continue
+            slot = slots[limit.id]
+            if limits.get(limit.id) != limit:
                 state.configure(
                     slot,
                     layout.limit_flags(limit.policy),
                     GRACE_INTERVALS * limit.policy.interval_ns,
                     layout.source_bits(limit.policy),
                 )
+            if slot in self._changed or records.get(limit.id) != enforcement:
                 changed[slot] = enforcement
         state.apply(changed, now_ns)
         state.beat(now_ns)

@@ -19,6 +19,7 @@ from drld.capture import kernel_classifier as classifier
 from drld.capture.kernel.programs import LoadedProgram, Recipe, close_all, load
 from drld.capture.kernel.state import State
 from drld.capture.kernel.wanted_hooks import Keys, WantedHooks, hook_of, keys_of
+from drld.capture.kernel_classifier import Tables
 from drld.capture.patterns import is_pattern
 from drld.config.problems import some
 from drld.ebpf.attachment import Attachment
@@ -59,6 +60,8 @@ class Hooks:
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: list[LoadedProgram] = []
         """Programs made in advance by `preparation`."""
+        self._tables: dict[tuple[Keys, int], tuple[list[object], Tables]] = {}
+        """The last tables for these keys and `link_bytes`, and the settings that made them."""
         self._others = OtherLimiters()
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
@@ -115,6 +118,8 @@ class Hooks:
         self._limits = limits
         self._named = keys_of(limits)
         self._attached = made
+        sorts = {(each.keys, each.device.link_bytes) for each in made.values()}
+        self._tables = {sort: self._tables[sort] for sort in sorts}
         self.in_force = True
         self._discard_prepared()
         self._lost.clear()
@@ -130,21 +135,28 @@ class Hooks:
     ) -> Callable[[], None]:
         """A function that makes the programs for a `replace` with the same arguments.
 
-        It may run in another thread, as the kernel takes 0.1 s to verify a program. Its failures
-        are ignored, as `replace` repeats and reports them. Only one may run at a time.
+        It may run in another thread, as the kernel takes 0.1 s to verify a program, and the tables
+        of thousands of limits take as long. Its failures are ignored, as `replace` repeats and
+        reports them. Only one may run at a time.
         """
         self._discard_prepared()
-        recipes: list[Recipe] = []
-        with contextlib.suppress(DatapathError):
-            for _, _, recipe in self._recipes(limits, slots, state).values():
-                if self._made(recipe, ()) is None and recipe not in recipes:
-                    recipes.append(recipe)
+        try:
+            hooks, refusals = self._limits_of_hooks(limits)
+        except DatapathError as error:
+            hooks, refusals = {}, [error]
+        attached = _programs(self._attached)
 
         def prepare() -> None:
             with contextlib.suppress(DatapathError):
-                self._prepared += (self._load(recipe, state) for recipe in recipes)
+                recipes = [
+                    self._recipe(keys, own, slots, state, there)
+                    for there, keys, own in hooks.values()
+                ]
+                for recipe in recipes:
+                    if all(each.recipe != recipe for each in (*attached, *self._prepared)):
+                        self._prepared.append(self._load(recipe, state))
 
-        return prepare
+        return (lambda: None) if refusals else prepare
 
     def put_back_lost(self, state: State, *, news: bool) -> int:
         """Attach lost programs again, and follow patterns; return the number of lost ones.
@@ -240,7 +252,7 @@ class Hooks:
         loaded = next(alike, None)
         if loaded is None:  # a program's limits and offsets are fixed
             own = [limit for limit in self._limits if hook_of(limit) in keys]
-            recipe = self._recipe(own, state.slots(), state, there)
+            recipe = self._recipe(keys, own, state.slots(), state, there)
             loaded = self._made(recipe, ()) or self._load(recipe, state)
         before = _programs(self._attached)
         try:
@@ -281,26 +293,11 @@ class Hooks:
     def _recipes(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> dict[Hook, tuple[Device, Keys, Recipe]]:
-        groups: dict[Hook, list[tuple[int, LimitSpec]]] = {}
-        for position, limit in enumerate(limits):
-            groups.setdefault(hook_of(limit), []).append((position, limit))
+        hooks, refusals = self._limits_of_hooks(limits)
         recipes: dict[Hook, tuple[Device, Keys, Recipe]] = {}
-        shared: dict[tuple[Keys, int], Recipe] = {}
-        refusals: list[DatapathError] = []
-        for hook, keys in self._wanted.of(tuple(groups)).items():
-            placed = sorted((each for key in keys for each in groups[key]), key=lambda it: it[0])
-            own = [limit for _, limit in placed]
+        for hook, (there, keys, own) in hooks.items():
             try:
-                there = _device(hook, own)
-            except DatapathError as error:
-                if hook in groups:
-                    refusals.append(error)
-                continue  # else `put_back_lost` tries again, and says why it fails
-            try:
-                sort = keys, there.link_bytes
-                if sort not in shared:
-                    shared[sort] = self._recipe(own, slots, state, there)
-                recipes[hook] = there, keys, shared[sort]
+                recipes[hook] = there, keys, self._recipe(keys, own, slots, state, there)
             except DatapathError as error:
                 refusals.append(error)
         if refusals:
@@ -308,10 +305,49 @@ class Hooks:
             raise DatapathError(str(refusals[0]), named) from refusals[0]
         return recipes
 
+    def _limits_of_hooks(
+        self, limits: Sequence[LimitSpec]
+    ) -> tuple[dict[Hook, tuple[Device, Keys, Sequence[LimitSpec]]], list[DatapathError]]:
+        """The interface and the limits of each hook, and the refusals of missing interfaces."""
+        groups: dict[Hook, list[tuple[int, LimitSpec]]] = {}
+        for position, limit in enumerate(limits):
+            groups.setdefault(hook_of(limit), []).append((position, limit))
+        hooks: dict[Hook, tuple[Device, Keys, Sequence[LimitSpec]]] = {}
+        owned: dict[Keys, Sequence[LimitSpec]] = {}
+        refusals: list[DatapathError] = []
+        for hook, keys in self._wanted.of(tuple(groups)).items():
+            if keys not in owned:
+                placed = sorted((it for key in keys for it in groups[key]), key=lambda it: it[0])
+                owned[keys] = [limit for _, limit in placed]
+            try:
+                hooks[hook] = _device(hook, owned[keys]), keys, owned[keys]
+            except DatapathError as error:
+                if hook in groups:
+                    refusals.append(error)
+                # else `put_back_lost` tries again, and says why it fails
+        return hooks, refusals
+
     def _recipe(
-        self, own: Sequence[LimitSpec], slots: Mapping[int, int], state: State, there: Device
+        self,
+        keys: Keys,
+        own: Sequence[LimitSpec],
+        slots: Mapping[int, int],
+        state: State,
+        there: Device,
     ) -> Recipe:
-        tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
+        """The recipe for the limits of these keys; most changes of limits leave its tables.
+
+        Raises:
+            DatapathError: the limits exceed a bound of the program.
+        """
+        sort = keys, there.link_bytes
+        settings: list[object] = [
+            (slots[limit.id], limit.match, limit.policy.flow is None) for limit in own
+        ]
+        made_of, tables = self._tables.get(sort, (None, None))
+        if tables is None or made_of != settings:
+            tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
+            self._tables[sort] = settings, tables
         return Recipe(there.link_bytes, tables, state.handover_ids)
 
     def _load(self, recipe: Recipe, state: State) -> LoadedProgram:

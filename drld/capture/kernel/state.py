@@ -35,6 +35,8 @@ _FRAME = bytes(64)
 _U64, _U32, _U16 = struct.Struct("=Q"), struct.Struct("=I"), struct.Struct("=H")
 _S64 = struct.Struct("=q")
 _AT = layout.LIMIT_OFFSETS
+_IDS = struct.Struct(f"={_AT['id']}xI{layout.LIMIT.size - _AT['id'] - _U32.size}x")
+"""A `struct drld_limit` of which only the id is read."""
 
 
 class Counts(NamedTuple):
@@ -147,12 +149,10 @@ class State:
 
     def slots(self) -> dict[int, int]:
         """Slot by id of the limits in the maps."""
-        memory = self.maps["limits"].memory()
-        ids = (
-            _U32.unpack_from(memory, slot * layout.LIMIT.size + _AT["id"])[0]
-            for slot in range(self.capacity)
-        )
-        return {identity: slot for slot, identity in enumerate(ids) if identity}
+        size = self.capacity * layout.LIMIT.size
+        with memoryview(self.maps["limits"].memory())[:size] as limits:
+            ids = enumerate(_IDS.iter_unpack(limits))
+            return {identity: slot for slot, (identity,) in ids if identity}
 
     def occupy(self, slot: int, content: bytes) -> None:
         """Give a slot to a limit (`kernel_layout.limit_state`)."""

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from hashlib import blake2s
 from itertools import accumulate
 from operator import xor
+from types import MappingProxyType
 from typing import NamedTuple
 
 from drld.model import HEARTBEAT
@@ -37,6 +38,7 @@ SELECTOR_BITS = 21
 """The bits of a sequence number that hold the selector."""
 GOSSIP_ID = HEARTBEAT
 """The id of the settings of the fabric."""
+EMPTY: Mapping[int, int] = MappingProxyType({})
 MAX_FOUND = 4
 """The most limits that are named for a peer."""
 
@@ -80,10 +82,19 @@ class _Peer:
 class ConfigDigest:
     """The digests of this limiter's limits, and the peers whose limits differ."""
 
-    def __init__(self, settings: Mapping[int, bytes], patience_ns: int) -> None:
-        """`settings` are the canonical bytes by id. After `patience_ns` without an answer, a
-        question is repeated."""
-        row = sorted((_backwards(id_), _hash(id_, form)) for id_, form in settings.items())
+    def __init__(
+        self, settings: Mapping[int, bytes], patience_ns: int, stay: Mapping[int, int] = EMPTY
+    ) -> None:
+        """Digest the settings of limits.
+
+        Args:
+            settings: the canonical bytes by id.
+            patience_ns: the time without an answer after which a question is repeated.
+            stay: the `hashes` of further limits, which an earlier digest has computed.
+        """
+        self.hashes = {**stay, **{id_: _hash(id_, form) for id_, form in settings.items()}}
+        """The hash of each limit by its id."""
+        row = sorted((_backwards(id_), hash_) for id_, hash_ in self.hashes.items())
         self._places = [place for place, _ in row]
         self._sums: list[int] = [0, *accumulate((hash_ for _, hash_ in row), xor)]
         self._peers: dict[str, _Peer] = {}

@@ -97,6 +97,14 @@ def test_each_plane_takes_part_in_a_start_and_in_a_change() -> None:
     assert [it["limit"] for it in stage.history.entries()] == ["slow"]
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_history_says_whether_a_change_was_saved(saved: bool) -> None:
+    stage = Stage(Datapath())
+    stage.enforcer.start(OWN, OWN.limits)
+    stage.enforcer.take_over(BOTH, origin=Origin("control"), save=lambda: saved)
+    assert [it["saved"] for it in stage.history.entries()] == [saved]
+
+
 def test_a_change_that_is_refused_changes_nothing() -> None:
     stage = Stage(Datapath("slow"))
     stage.enforcer.start(OWN, OWN.limits)

@@ -193,8 +193,8 @@ def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
 
 
 def test_the_origin_of_a_change_is_recorded() -> None:
-    origin = origin_of("control", Credentials(os.getpid(), os.getuid(), os.getgid()), saved=True)
-    assert (origin.uid, origin.pid, origin.saved) == (os.getuid(), os.getpid(), True)
+    origin = origin_of("control", Credentials(os.getpid(), os.getuid(), os.getgid()))
+    assert (origin.uid, origin.pid) == (os.getuid(), os.getpid())
     nobody = origin_of("reload", Credentials(0, 4_000_000_000, 0))
     assert (nobody.user, nobody.login) == (None, None)
 

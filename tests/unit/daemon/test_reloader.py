@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,6 +14,7 @@ from typing import Any, cast
 import pytest
 import trio
 
+from drld.config import drop_ins
 from drld.config.changes import Change
 from drld.config.toml_text import toml
 from drld.control.credentials import Credentials
@@ -17,13 +23,14 @@ from drld.daemon.event_log import EventLog
 from drld.daemon.history import History
 from drld.daemon.notify import Manager
 from drld.daemon.origin import Origin
-from drld.daemon.reloader import Reloader
+from drld.daemon.reloader import Reloader, read_configuration
 from drld.errors import ConfigError
 from drld.spec import LimiterSpec
 from tests.control_fake import CONFIGURATION
 
 BY = Credentials(pid=1, uid=0, gid=0)
 CHANGE = Change("set", [{"mode": "pause"}], "customer-a")
+SAVED = replace(CHANGE, save=True)
 
 
 class Enforcer:
@@ -32,6 +39,8 @@ class Enforcer:
     def __init__(self) -> None:
         self.engine = SimpleNamespace(spec=CONFIGURATION.in_force, limits={})
         self.client = trio.CancelScope()
+        self.leaves = True
+        self.saved: list[bool] = []
 
     def limit_names(self) -> set[str]:
         return set()
@@ -39,9 +48,13 @@ class Enforcer:
     async def prepare(self, spec: LimiterSpec) -> None:
         pass
 
-    def take_over(self, spec: LimiterSpec, *, origin: object) -> None:
+    def take_over(
+        self, spec: LimiterSpec, *, origin: object, save: Callable[[], bool] = lambda: False
+    ) -> None:
         self.engine.spec = spec
-        self.client.cancel()
+        self.saved.append(save())
+        if self.leaves:
+            self.client.cancel()
 
 
 class Stage:
@@ -89,10 +102,55 @@ async def test_a_reload_is_completed_though_its_client_leaves(tmp_path: Path) ->
     assert [event["kind"] for event in stage.events.after(0)] == ["reload"]
 
 
-def test_a_change_whose_drop_in_cannot_be_written_stays_in_force_unsaved(tmp_path: Path) -> None:
-    stage = Stage()
-    with pytest.raises(ConfigError, match="the change is in force, but not saved"):
-        stage.reloader._save(tmp_path / "gone", CHANGE, CONFIGURATION)
+async def test_a_change_whose_drop_in_cannot_be_renamed_stays_in_force_unsaved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_with_files(tmp_path)
+
+    def refused(file: Path, beside: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("drld.daemon.reloader.replace_by", refused)
+    with pytest.raises(ConfigError, match="in force, but not saved: No space left on device"):
+        await stage.reloader.change_limits(SAVED, BY)
     assert stage.reloader.configuration.unsaved_names() == ["customer-a"]
+    assert stage.enforcer.saved == [False]
     (event,) = stage.logged()
     assert "until a restart or a reload" in event["text"]
+    assert not [*drop_ins(str(tmp_path / "a.toml")).iterdir()]
+
+
+@pytest.mark.parametrize("survives", [True, False])
+async def test_a_saved_change_is_one_that_survives_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool
+) -> None:
+    stage = stage_with_files(tmp_path)
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        inode = os.fstat(descriptor)
+        synced.append(inode.st_ino)
+        if stat.S_ISDIR(inode.st_mode) and not survives:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", fsync)
+    if survives:
+        await stage.reloader.change_limits(SAVED, BY)
+    else:
+        with pytest.raises(ConfigError, match="a loss of power may undo that: Input/output error"):
+            await stage.reloader.change_limits(SAVED, BY)
+    directory = drop_ins(str(tmp_path / "a.toml"))
+    (saved,) = directory.iterdir()
+    assert synced == [saved.stat().st_ino, directory.stat().st_ino]
+    assert stage.enforcer.saved == [True]
+    assert stage.reloader.configuration.unsaved_names() == []
+
+
+def stage_with_files(directory: Path) -> Stage:
+    """A reloader of a file on disk, whose clients stay."""
+    file = directory / "a.toml"
+    file.write_text(toml(CONFIGURATION.files.document))
+    stage = Stage(file)
+    stage.reloader.configuration = read_configuration(file)
+    stage.enforcer.leaves = False
+    return stage
