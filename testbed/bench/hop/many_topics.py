@@ -2,7 +2,7 @@
 
 The processor time is the kernel's account of the daemon's process: messages with their system
 calls, and the daemon's ticks. All daemons get the same number of messages, by turns and in the same
-batches, each on a random topic.
+batches, each on a random topic: as fast as they take them, and at a rate.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from random import Random
+from typing import NamedTuple
 
 from testbed.bench.hop.client import PROTOCOL
-from testbed.bench.hop.measure import GOALS, PROCESSOR
+from testbed.bench.hop.measure import PACED, PROCESSOR
 from testbed.bench.hop.proxies import Hop, broker, drld, hop
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Row
@@ -21,11 +22,26 @@ from testbed.messages.real.frames import SIZE, unconfirmed
 _FIRST_PORT = 2001
 
 
+class _Load(NamedTuple):
+    """The messages of a round."""
+
+    messages: int
+    batch: int
+    """Messages that a publisher sends at once."""
+    rate: int | None = None
+    """Messages a second; None: as many as the daemon takes."""
+
+
 def rows(setting: Setting, numbers: Sequence[int], ratio: str, goal: float) -> list[Row]:
     """The cost of a message in daemons with these numbers of limits, first the fewest; the ratio of
     each to the first has this name and goal."""
     rounds, flood = setting.choose(15, 3), setting.choose(50_000, 5_000)
-    times: dict[tuple[int, int], list[float]] = {}
+    loads = {
+        "single messages": _Load(flood, 1),
+        "batches of 10": _Load(flood, 10),
+        f"{PACED:,}/s, single": _Load(setting.choose(6_000, 1_500), 1, PACED),
+    }
+    times: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as stack:
         stack.enter_context(broker(setting))
         hops = {
@@ -35,16 +51,15 @@ def rows(setting: Setting, numbers: Sequence[int], ratio: str, goal: float) -> l
         for round_ in range(rounds + 1):
             setting.progress.step(f"daemons, round {round_} of {rounds}")
             for number in numbers if round_ % 2 == 0 else reversed(numbers):
-                for batch in GOALS:
-                    taken = _sent(hops[number], _pieces(Random(round_), number, flood, batch))
+                for name, load in loads.items():
+                    taken = _sent(hops[number], load, _pieces(Random(round_), number, load))
                     if round_:  # The first round warms up.
-                        times.setdefault((batch, number), []).append(1e6 * taken / flood)
+                        times.setdefault((name, number), []).append(1e6 * taken / load.messages)
     found = []
-    for batch in GOALS:
-        group = f"the daemon, {'single messages' if batch == 1 else f'batches of {batch}'}"
-        few = times[batch, numbers[0]]
+    for name in loads:
+        group, few = f"the daemon, {name}", times[name, numbers[0]]
         for number in numbers:
-            case, its = f"{number:,} topics", times[batch, number]
+            case, its = f"{number:,} topics", times[name, number]
             found.append(Row(group, case, *PROCESSOR, its))
             if number != numbers[0]:
                 ratios = [many / one for many, one in zip(its, few, strict=True)]
@@ -57,21 +72,21 @@ def _daemon(setting: Setting, number: int, port: int) -> AbstractContextManager[
     return hop(setting, f"drld, {number:,} topics", port, drld(setting.state, port, topics, "auto"))
 
 
-def _sent(to: Hop, pieces: Sequence[bytes]) -> float:
+def _sent(to: Hop, load: _Load, pieces: Sequence[bytes]) -> float:
     """Send these; return the processor time that they took, s."""
     before = to.processor_s()
-    to.publishers.send(pieces)
+    to.publishers.send(pieces, load.rate)
     return to.processor_s() - before
 
 
-def _pieces(rng: Random, number: int, messages: int, batch: int) -> list[bytes]:
+def _pieces(rng: Random, number: int, load: _Load) -> list[bytes]:
     """Messages on random topics of so many, in batches."""
     payload = bytes(SIZE)
     return [
         b"".join(
-            unconfirmed(PROTOCOL, _topic(rng.randrange(number)), payload) for _ in range(batch)
+            unconfirmed(PROTOCOL, _topic(rng.randrange(number)), payload) for _ in range(load.batch)
         )
-        for _ in range(messages // batch)
+        for _ in range(load.messages // load.batch)
     ]
 
 
