@@ -32,7 +32,7 @@ _PRIORITY = 9
 """Above that of brokers and daemons: publishers keep to their schedule."""
 
 
-def _before_brokers() -> None:
+def before_brokers() -> None:
     """Have priority over brokers and daemons, if the host permits."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_PRIORITY))
@@ -74,7 +74,7 @@ def publish() -> None:
         connect(addresses[place], protocol, f"p{number}")
         for number, place in enumerate(job["place_of"])
     ]
-    _before_brokers()
+    before_brokers()
     child.send(ready=True)
     begin_ns = child.receive()
     numbers = [0] * len(clients)
@@ -101,7 +101,7 @@ def subscribe() -> None:
         ask(made, subscription(protocol), SUBSCRIBED[protocol])
         poll.register(made, select.EPOLLIN)
         sources[made.fileno()] = made, Deliveries(protocol)
-    _before_brokers()
+    before_brokers()
     child.send(ready=True)
     until_ns = child.receive()
     came: list[tuple[int, int, int, int]] = []

@@ -7,7 +7,8 @@ same messages are sent in virtual time (`testbed.messages.run`).
 Latency is counted from the time for which a message was scheduled, whenever it was sent. A run does
 not count if more than 1 % of the messages were sent late by more than a twentieth of the objective.
 Brokers and daemons need processors as well. So a run does not count either if more than 1 % of the
-beats of a processor were as late (`testbed.beats`).
+beats of a processor were as late (`testbed.beats`). Beats come before brokers and daemons, because
+they judge the host and not what is measured.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from testbed import child
 from testbed.beats import Beats
 from testbed.errors import HostError, MeasurementError
 from testbed.messages.arrivals import arrivals
+from testbed.messages.real import load
 from testbed.messages.real.case import RealCase, real_case_of
 from testbed.messages.real.stage import Limit, carried, namespace, staged
 from testbed.messages.run import split, summary
@@ -50,6 +52,7 @@ def carry_out(case: RealCase, name: str, repetition: int) -> dict[str, Any]:
     priority = child.raise_priority()
     limit = Limit(int(case.rate) // slow, case.depth)
     with namespace() as directory, staged(directory, case.protocol, brokers, limit) as stage:
+        load.before_brokers()
         with Beats() as beats:
             came, lags = carried(stage, case.protocol, place_of, schedule)
         waits = [stage.waits(number) for number in range(brokers)]
