@@ -19,8 +19,9 @@ _START_S = 10.0
 class RealMessageSeries(CaseSeries[RealCase]):
     """Runs of a case with real brokers (`testbed.harness.series.Planned`).
 
-    A run needs about half a processor, and has real-time priority; one whose publishers run late
-    does not count. So several may run at a time (`--jobs`).
+    A run has the host for itself. It needs about half a processor, and has real-time priority; two
+    would starve ordinary processes. Linux then runs these first for 50 ms of each second, and the
+    publishers are late.
     """
 
     plane = "messages"
@@ -39,7 +40,7 @@ class RealMessageSeries(CaseSeries[RealCase]):
         case = self.load(quick)
         seconds = _START_S + case.dilate * (case.warm_s + case.seconds)
         return [
-            replace(task, simulated=False, alone=room.jobs == 1, seconds=seconds)
+            replace(task, simulated=False, alone=True, seconds=seconds)
             for task in CaseSeries.tasks(self, quick, room, runs)
         ]
 
