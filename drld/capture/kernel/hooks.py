@@ -202,6 +202,8 @@ class Hooks:
         return count
 
     def _log_lost(self, hook: Hook, error: DatapathError) -> None:
+        if not is_pattern(hook.interface) and _index(hook.interface) is None:
+            return  # the interface is gone again, and no packet passes it
         if hook not in self._lost:
             log.error(
                 "%s: not limited: cannot attach the program: %s; drld keeps trying",
