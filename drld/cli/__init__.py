@@ -36,7 +36,7 @@ from drld.planes import registered
 @click.group(cls=Commands)
 @click.option(
     "--socket",
-    type=click.Path(),
+    type=click.Path(readable=False),  # To connect says why it fails, whatever the reason is.
     envvar="DRLD_CONTROL",
     metavar="PATH",
     help="Control socket of the daemon; default: $DRLD_CONTROL, else the only one in /run/drld.",

@@ -11,9 +11,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import click
+
+from drld import __version__
 
 RUN_DIRECTORY = Path("/run/drld")
 _TIMEOUT_S = 30.0
@@ -47,6 +49,8 @@ class Daemon:
         """`given` is the socket's path; `timeout_s` bounds each wait for the daemon."""
         self._given = given
         self._timeout_s = timeout_s
+        self.answered = False
+        """Whether it has answered a question."""
 
     def get(self, path: str) -> Any:
         """Get one JSON value.
@@ -85,7 +89,19 @@ class Daemon:
         try:
             return _value(response)
         except NotFound as error:
+            if error.message.endswith(": Not Found") and path != "/v1/status":
+                raise self.unreadable(f"it does not know {path}") from None
             raise NotFound(error.message + self._similar(path)) from None
+
+    def unreadable(self, why: str) -> Refused:
+        """The refusal of an answer that drlctl does not understand."""
+        try:
+            theirs = self.get("/v1/status")["version"]
+        except (Refused, LookupError, TypeError):
+            theirs = __version__
+        if theirs != __version__:
+            why = f"it is drld {theirs}, and drlctl is {__version__}: use the drlctl of its version"
+        return Refused(f"drlctl does not understand the daemon: {why}")
 
     def _similar(self, path: str) -> str:
         """The name of a limit that the operator may have meant by the limit of this path."""
@@ -110,6 +126,7 @@ class Daemon:
             try:
                 connection.request(method, path, body)
                 with connection.getresponse() as response:
+                    self.answered = True
                     if endless:
                         sock.settimeout(None)
                     yield response
@@ -166,6 +183,17 @@ class Problems(Refused):
             + "\n".join(problems)
         )
         self.problems = problems
+
+
+def limit_path(limit: str, rest: str = "") -> str:
+    """The path of a limit in the control API, or of `rest` below it.
+
+    Raises:
+        click.UsageError: the name is empty.
+    """
+    if not limit:
+        raise click.UsageError("a limit's name or id must have a character (got '')")
+    return f"/v1/limits/{quote(limit, safe='')}" + (rest and f"/{rest}")
 
 
 def find_socket(given: str | None) -> Path:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Protocol, TypeVar, cast
-from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
 
-from drld.cli.client import Daemon, Problems, Refused
+from drld.cli.client import Daemon, Problems, Refused, limit_path
 from drld.cli.completion import interfaces, limit_names, words
 from drld.cli.fleet import FleetLimits, Fleets, registry_option, show_limits, waiting
 from drld.cli.limit_fields import UNTIL, limit_fields
@@ -78,10 +77,10 @@ class _OwnLimits:
         self._change("/v1/limits", {"limits": tables})
 
     def set(self, limit: str, keys: Mapping[str, object]) -> None:
-        self._change(f"/v1/limits/{quote(limit, safe='')}/set", {"set": keys})
+        self._change(limit_path(limit, "set"), {"set": keys})
 
     def remove(self, limit: str) -> None:
-        self._change(f"/v1/limits/{quote(limit, safe='')}/remove", {})
+        self._change(limit_path(limit, "remove"), {})
 
     def _change(self, path: str, body: dict[str, object]) -> None:
         try:
@@ -276,7 +275,7 @@ def show(
     elif limit is None:
         context.invoke(limits, as_json=as_json)
     else:
-        report = cast(LimitReport, daemon.get(f"/v1/limits/{quote(limit, safe='')}"))
+        report = cast(LimitReport, daemon.get(limit_path(limit)))
         if as_json:
             write_json(report)
         else:
@@ -300,7 +299,7 @@ def suggest(daemon: Daemon, limit: str, part: float, as_json: bool) -> None:
     drlctl limit suggest customer-a
     drlctl limit suggest customer-a --part 0.999
     """
-    path = f"/v1/limits/{quote(limit, safe='')}/suggestion?part={part}"
+    path = limit_path(limit, f"suggestion?part={part}")
     report = cast(SuggestionReport, daemon.get(path))
     if as_json:
         write_json(report)

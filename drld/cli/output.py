@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from drld.cli.client import Refused
+from drld.cli.client import Daemon, Refused
 from drld.control.schema.changes import Difference
 from drld.units import human_rate
 
@@ -25,15 +28,23 @@ class Commands(click.Group):
     group_class = type
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. If its output cannot be written, as on a full disk, say so."""
+        """Run the command. Say so if its output cannot be written, as on a full disk, or if it
+        cannot read the daemon's answer. A reader that closes a pipe ends it as SIGPIPE would."""
         try:
             return super().invoke(ctx)
         except UnicodeEncodeError as error:
             raise click.UsageError(f"an argument must be UTF-8 (got {error.object!r})") from error
         except BrokenPipeError:
-            raise  # The reader has enough: click ends quietly.
+            # What is left in the buffer can go nowhere: Python would complain about it at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
         except OSError as error:
             raise Refused(f"{error.filename or 'standard output'}: {error.strerror}") from error
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            daemon = ctx.find_object(Daemon)
+            if daemon is None or not daemon.answered:
+                raise  # A mistake of drlctl's own.
+            raise daemon.unreadable(f"{type(error).__name__}: {error}") from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with its whole summary; click would cut it at the line's end."""

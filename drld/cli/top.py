@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 import click
 
-from drld.cli.client import Daemon, NotFound, Refused
+from drld.cli.client import Daemon, NotFound, Refused, limit_path
 from drld.cli.completion import limit_names
 from drld.cli.output import json_option
 from drld.cli.view.frame import plain
@@ -66,10 +66,14 @@ def top(
     drlctl top --once --sort excess --count 5
     """
     view = View(sort=sort, find=find, opened=name)
-    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    utf8 = "utf" in ((sys.stdout and sys.stdout.encoding) or "").lower()
     bars = BARS if utf8 and not ascii_only else ASCII_BARS
     dumb = os.environ.get("TERM", "dumb") == "dumb"
-    if not as_json and (dumb or not (sys.stdin.isatty() and sys.stdout.isatty())):
+    if name is not None:
+        limit_path(name)
+    # A closed stream is None.
+    terminal = all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if not as_json and (dumb or not terminal):
         once = True
     try:
         if once or as_json:

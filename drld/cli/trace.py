@@ -7,11 +7,10 @@ import time
 from contextlib import closing
 from itertools import islice
 from typing import cast
-from urllib.parse import quote
 
 import click
 
-from drld.cli.client import Daemon, Refused
+from drld.cli.client import Daemon, Refused, limit_path
 from drld.cli.completion import limit_names
 from drld.cli.output import json_option, rate_or_none, table_row
 from drld.control.schema.limits import TraceLine
@@ -47,7 +46,7 @@ def trace(daemon: Daemon, name: str, count: int | None, as_json: bool) -> None:
     """
     written = skipped = 0
     try:
-        with closing(daemon.lines(f"/v1/limits/{quote(name, safe='')}/trace")) as lines:
+        with closing(daemon.lines(limit_path(name, "trace"))) as lines:
             for line in islice(lines, count):
                 record = cast(TraceLine, json.loads(line))
                 if not as_json and written == 0:

@@ -126,3 +126,33 @@ async def test_an_argument_that_is_not_utf_8_is_refused(control: Path) -> None:
             )
         assert done.returncode == 2
         assert b"Error: an argument must be UTF-8 (got '" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["limits"], ["metrics"], ["top", "--once"]])
+async def test_a_pipe_that_is_closed_early_ends_the_command_quietly(
+    control: Path, arguments: list[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed, trio.fail_after(60):
+        done = await trio.run_process(
+            [sys.executable, "-m", "drld.cli", "--socket", str(control), *arguments],
+            stdout=closed,
+            capture_stderr=True,
+            check=False,
+            env=environment(),
+        )
+    assert done.stderr == b""
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+async def test_a_view_without_any_output_is_written_once(control: Path) -> None:
+    with trio.fail_after(60):
+        done = await trio.run_process(
+            [sys.executable, "-m", "drld.cli", "--socket", str(control), "top"],
+            capture_stderr=True,
+            check=False,
+            env=environment(),
+            preexec_fn=partial(os.close, 1),
+        )
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from drld import __version__
 from drld.cli import client
 from tests.control_fake import STATUS, record
 from tests.unit.cli.drlctl import drlctl, invoke, refused
@@ -175,3 +176,63 @@ def test_help_names_every_command() -> None:
     assert result.exit_code == 0
     for command in ("status", "limits", "limit", "peers", "trace", "reload", "keys"):
         assert f"\n  {command} " in result.stdout
+
+
+READING = [
+    *(("status",), ("limits",), ("limit", "show"), ("limit", "show", "customer-a"), ("peers",)),
+    *(("keys", "list"), ("top", "--once"), ("limit", "pause", "customer-a"), ("doctor",)),
+    ("explain", "tcp 10.0.0.1:1 > 10.0.0.2:80 out eth1"),
+]
+
+
+@pytest.mark.parametrize("version", ["0.0.9", __version__])
+async def test_a_daemon_of_another_version_is_not_a_traceback(tmp_path: Path, version: str) -> None:
+    """Its answers lack fields, or have others in their place."""
+    path = tmp_path / "lim1.sock"
+    values: tuple[object, ...] = ({}, [{}], 7)
+    for value in values:
+        body = json.dumps({"version": version} if value == {} else value).encode()
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        async with stranger(path, answer):
+            for command in READING:
+                result = await drlctl(path, *command)
+                assert result.exit_code == 1, (command, value)
+                (line,) = result.stderr.splitlines()
+                assert line.startswith("drlctl: drlctl does not understand the daemon: ")
+                told = "use the drlctl of its version" in line
+                assert told == (value == {} and version != __version__)
+        path.unlink()
+
+
+async def test_a_path_that_an_older_daemon_lacks_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "lim1.sock"
+    body = b'{"error": "Not Found"}'
+    head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with stranger(path, head + body):
+        said = refused(await drlctl(path, "keys", "list"))
+    assert said == "drlctl: drlctl does not understand the daemon: it does not know /v1/keys\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("limit", it, "") for it in ("show", "remove", "pause", "suggest")),
+        ("limit", "set", "", "--rate", "5mbit"),
+        ("limit", "top", "", "--once"),
+        ("trace", ""),
+    ],
+)
+async def test_a_name_without_a_character_is_wrong_usage(
+    control: Path, command: tuple[str, ...]
+) -> None:
+    result = await drlctl(control, *command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: a limit's name or id must have a character (got '')" in result.stderr
+
+
+async def test_the_kernel_alone_decides_who_may_connect(
+    control: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Group and capabilities decide, too, so a look at the mode would refuse too often."""
+    monkeypatch.setattr("os.access", lambda *_arguments, **_options: False)
+    assert (await drlctl(control, "status")).exit_code == 0

@@ -6,11 +6,10 @@ import json
 import time
 from contextlib import closing
 from typing import NamedTuple
-from urllib.parse import quote
 
 import click
 
-from drld.cli.client import Daemon, Refused
+from drld.cli.client import Daemon, Refused, limit_path
 from drld.cli.completion import limit_names
 from drld.cli.output import json_option, write_json
 from drld.messages.envelope import Envelope, envelope, spread
@@ -81,7 +80,7 @@ def _record(daemon: Daemon, limit: str, seconds: int) -> Recorded:
     missed = 0
     begin = time.monotonic()
     try:
-        with closing(daemon.lines(f"/v1/limits/{quote(limit, safe='')}/arrivals")) as lines:
+        with closing(daemon.lines(limit_path(limit, "arrivals"))) as lines:
             for line in lines:
                 batch = json.loads(line)
                 arrivals_ns += batch["arrivals_ns"]

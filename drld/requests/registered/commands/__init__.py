@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import cast
-from urllib.parse import quote
 
 import click
 
-from drld.cli.client import Daemon, NotFound
+from drld.cli.client import Daemon, NotFound, limit_path
 from drld.cli.output import NONE, json_option, write_json, write_table
 from drld.requests.answer import CheckAnswer, LimitAnswer
 from drld.requests.busy_report import BusyReport
@@ -105,9 +104,7 @@ def show_keys(daemon: Daemon, limit: str, count: int, as_json: bool) -> bool:
     limiter is shown as its values, any other as its hash.
     """
     try:
-        report = cast(
-            BusyReport, daemon.get(f"/v1/limits/{quote(limit, safe='')}/keys?count={count}")
-        )
+        report = cast(BusyReport, daemon.get(limit_path(limit, f"keys?count={count}")))
     except NotFound:
         return False
     if as_json:
