@@ -90,7 +90,7 @@ class Daemon:
             return _value(response)
         except NotFound as error:
             if error.message.endswith(": Not Found") and path != "/v1/status":
-                raise self.unreadable(f"it does not know {path}") from None
+                raise self.unreadable(f"the daemon does not know {path}") from None
             raise NotFound(error.message + self._similar(path)) from None
 
     def unreadable(self, why: str) -> Refused:
@@ -100,8 +100,8 @@ class Daemon:
         except (Refused, LookupError, TypeError):
             theirs = __version__
         if theirs != __version__:
-            why = f"it is drld {theirs}, and drlctl is {__version__}: use the drlctl of its version"
-        return Refused(f"drlctl does not understand the daemon: {why}")
+            why = f"the daemon is drld {theirs}, and drlctl {__version__}: use its own drlctl"
+        return Refused(f"cannot read the answer: {why}")
 
     def _similar(self, path: str) -> str:
         """The name of a limit that the operator may have meant by the limit of this path."""

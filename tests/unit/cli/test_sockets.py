@@ -198,8 +198,8 @@ async def test_a_daemon_of_another_version_is_not_a_traceback(tmp_path: Path, ve
                 result = await drlctl(path, *command)
                 assert result.exit_code == 1, (command, value)
                 (line,) = result.stderr.splitlines()
-                assert line.startswith("drlctl: drlctl does not understand the daemon: ")
-                told = "use the drlctl of its version" in line
+                assert line.startswith("drlctl: cannot read the answer: ")
+                told = "use its own drlctl" in line
                 assert told == (value == {} and version != __version__)
         path.unlink()
 
@@ -210,7 +210,7 @@ async def test_a_path_that_an_older_daemon_lacks_is_explained(tmp_path: Path) ->
     head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with stranger(path, head + body):
         said = refused(await drlctl(path, "keys", "list"))
-    assert said == "drlctl: drlctl does not understand the daemon: it does not know /v1/keys\n"
+    assert said == "drlctl: cannot read the answer: the daemon does not know /v1/keys\n"
 
 
 @pytest.mark.parametrize(
