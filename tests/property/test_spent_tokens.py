@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.requests.buckets.ledger import Cell, Ledger
-from drld.requests.buckets.policy import Policy
+from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.replica import Message, Outgoing, Replica
 from drld.requests.buckets.urgency import Slack
 
@@ -52,6 +52,14 @@ class Fleet:
             found.buckets.halt()
         return found
 
+    def take(self, name: str, key: int, now_ns: int, cost: int) -> tuple[Decision, Outgoing]:
+        """Do as `Replica.take`, the long way if nothing is to be spent."""
+        one = self.replica(name)
+        if self._spends:
+            return one.take(key, now_ns, cost)
+        decision, row = one.decide(key, now_ns, cost), one.buckets.row(key, now_ns)
+        return decision, one.charge_row(key, row, now_ns, cost) if decision.admitted else []
+
     def reload(self, policy: Policy, now_ns: int) -> None:
         self._policy = policy
         for each in self.replicas.values():
@@ -69,7 +77,7 @@ def answers(fleet: Fleet, name: str, now_ns: int, rng: Random, sent: list[Messag
         cost = min(cost, looked.policy.capacity)
         decision = looked.decide(now_ns, cost)
         if what < 0.3:
-            taken, messages = one.take(key, now_ns, cost)
+            taken, messages = fleet.take(name, key, now_ns, cost)
             assert taken == decision
         elif decision.admitted:
             row = one.buckets.row(key, now_ns, looked)

@@ -95,6 +95,11 @@ class Bucket(ABC):
         be told yet; otherwise return False, and change nothing."""
         return False
 
+    def wake(self, data: bytes, now_ns: int, cost: int, limiters: int) -> Bucket | None:
+        """Do as `thaw`, `take` and `due`, if it is certain that the row admits this and that peers
+        need not be told yet; otherwise return None."""
+        return None
+
     def due(self, now_ns: int, limiters: int) -> bool:
         """Return whether all peers must be told now, in a fleet of this many limiters
         (`urgency.Slack`). If not, `spend` may admit requests from now on."""

@@ -48,18 +48,14 @@ from drld.requests.buckets import ledger_row
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.cells import Cells
 from drld.requests.buckets.ledger_shape import SLOTS, shape_of
+from drld.requests.buckets.ledger_state import MAX_TOKENS, NEVER, LedgerState
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
 MAX_AGE_MS = 2**32 - 1
 """The largest age on the wire. An older cell looks younger, so its bucket looks fuller."""
-MAX_TOKENS = 2**32 - 1
-"""The most tokens of a cell, on the wire and here; more are not counted."""
 
 FLOOR = 0
 """The entry of the floor. No limiter has the origin 0."""
-
-_NEVER = -(2**127)
-"""A TAT before all times, ticks."""
 
 
 class Cell(NamedTuple):
@@ -72,51 +68,10 @@ class Cell(NamedTuple):
     """The time since the cell's start, ms."""
 
 
-class Ledger(Bucket):
+class Ledger(LedgerState):
     """A replica of the ledger."""
 
-    __slots__ = (
-        "_allowance", "_before", "_bound", "_cells", "_count", "_entry", "_floor", "_folded",
-        "_id", "_last_ns", "_latest", "_packed", "_shape", "_start", "_until_ns", "policy",
-        "since_ns",
-    )  # fmt: skip
-
-    def __init__(self, policy: Policy, origin: int, interval_ns: int, margin_ns: int) -> None:
-        """`interval_ns` is the origin's gossip interval."""
-        self.policy = policy
-        self._shape = shape_of(policy, origin, interval_ns, margin_ns)
-        self._count = 0
-        """The tokens of the own open cell; 0: there is none, and the next three mean nothing."""
-        self._id = 0
-        self._start = 0
-        self._until_ns = 0
-        """The end of its slot, ns."""
-        self._floor = self._latest = _NEVER
-        """The TAT after the removed cells; the largest start of the closed cells."""
-        self._before: int | None = _NEVER
-        """The TAT after the closed cells, if the open cell is the last or there is none; None: it
-        is not, or the cells must be folded."""
-        self._folded: int | None = None
-        """The TAT after all cells, if `_before` is None; None: they must be folded."""
-        self._cells: Cells | None = None
-        """The closed cells of all limiters; None: `_packed` has them, or there are none."""
-        self._packed: bytes | None = None
-        """The row at rest with the closed cells, until they are needed."""
-        self._allowance = 0
-        """The tokens that `spend` may take."""
-        self._last_ns = 0
-        """The time at which it did last, or `due` set it, ns."""
-        self._bound = 0
-        """The untold tokens and the allowance together."""
-        self.since_ns = 0
-        """See `Bucket.since_ns`."""
-        self._entry = 0
-        """The own cell with the first untold token."""
-
-    @property
-    def late(self) -> int:
-        """See `Bucket.late`."""
-        return 0 if self._cells is None else self._cells.late
+    __slots__ = ()
 
     # Requests
 
@@ -173,53 +128,6 @@ class Ledger(Bucket):
         self._bound += cost
         return {self._id: self._count}
 
-    def _tat(self) -> int:
-        """Return the TAT after all cells, ticks."""
-        before = self._before
-        if before is None:
-            return self._fold() if self._folded is None else self._folded
-        if not self._count:
-            return before
-        start = self._start
-        return (start if start > before else before) + self._count * self._shape.per
-
-    def _close(self) -> None:
-        """Close the open cell."""
-        self.halt()
-        self._before = self._folded if self._before is None else self._tat()
-        self._folded = None
-        self._all().insert(self._start, self._id, self._count)
-        self._latest = max(self._latest, self._start)
-        self._count = 0
-
-    def _changed(self) -> None:
-        """Forget what follows from the cells, because some have changed."""
-        self.halt()
-        self._before = self._folded = None
-
-    def _all(self) -> Cells:
-        """Return the closed cells, unpacked."""
-        if self._cells is None:
-            if self._packed is None:
-                self._cells = Cells()
-            else:
-                self._cells, floor = ledger_row.unpacked(self._packed)
-                self._floor = _NEVER if floor is None else floor
-                self._packed = None
-        return self._cells
-
-    def _fold(self) -> int:
-        """Return the TAT after all cells, ticks, which is not known."""
-        per, cells = self._shape.per, self._all()
-        place = cells.place_of(self._start) if self._count else len(cells)
-        before = cells.fold(self._floor, per, place)
-        if place == len(cells):
-            self._before = before
-            return self._tat()
-        tat = max(before, self._start) + self._count * per
-        self._folded = cells.fold_on(tat, per, place)
-        return self._folded
-
     # Slack
 
     @property
@@ -235,19 +143,16 @@ class Ledger(Bucket):
 
             (untold + S) N < free - S
         """
-        shape = self._shape
-        self.halt()
-        untold = self._bound
+        shape, count, untold = self._shape, self._count, self._bound - self._allowance
+        self._bound, self._allowance = untold, 0
         ahead = self._tat() - now_ns * shape.rate
-        free = shape.depth - ahead if ahead > 0 else shape.depth
-        spare = free - untold * limiters * shape.per
+        spare = shape.depth - (ahead if ahead > 0 else 0) - untold * limiters * shape.per
         if spare <= 0:
             return True
-        if self._count and self._before is not None:
-            allowance = (spare - 1) // (shape.per * (limiters + 1))
-            self._allowance = allowance = min(allowance, MAX_TOKENS - self._count)
-            self._bound = untold + allowance
-            self._last_ns = now_ns
+        if count and self._before is not None:
+            most, room = (spare - 1) // (shape.per * (limiters + 1)), MAX_TOKENS - count
+            self._allowance = most = most if most < room else room
+            self._bound, self._last_ns = untold + most, now_ns
         return False
 
     def halt(self) -> None:
@@ -340,19 +245,6 @@ class Ledger(Bucket):
                 news[entry] = count
         return news, has
 
-    def _collect(self, now: int) -> None:
-        """Fold the cells that can change nothing any more into the floor."""
-        shape = self._shape
-        horizon = now - shape.horizon
-        if self._count and self._start < horizon:
-            self._close()
-        self._floor = self._all().drop_before(horizon, self._floor, shape.per)
-
-    def level(self, now_ns: int) -> float:
-        """See `Bucket.level`."""
-        ahead = self._tat() - now_ns * self._shape.rate
-        return ahead / self._shape.per if ahead > 0 else 0.0
-
     def idle(self, now_ns: int) -> bool:
         """See `Bucket.idle`."""
         if self._packed is not None and not self._count:
@@ -381,11 +273,6 @@ class Ledger(Bucket):
         # It is of no age, and told once: any number above 0 does.
         found[FLOOR] = 1
         return found
-
-    @property
-    def entries(self) -> int:
-        """See `Bucket.entries`."""
-        return len(self._all()) + bool(self._count)
 
     # A row's life
 
@@ -416,7 +303,7 @@ class Ledger(Bucket):
         self._cells = Cells(cells)
         self._cells.late = late
         self._changed()
-        if self._floor > _NEVER:
+        if self._floor > NEVER:
             self._floor = moved(self._floor)
         if cells:
             self._latest = cells[-1][0]
@@ -447,6 +334,30 @@ class Ledger(Bucket):
     def told_at_rest(self, data: bytes) -> bytes:
         """See `Bucket.told_at_rest`."""
         return ledger_row.told(data)
+
+    def wake(self, data: bytes, now_ns: int, cost: int, limiters: int) -> Ledger | None:
+        """See `Bucket.wake`: as `thaw`, `charge` and `due`, but each field is set once."""
+        shape = self._shape
+        per, start = shape.per, now_ns * shape.rate
+        tat, latest, untold, since_ns, slot = ledger_row.fields(data, per)
+        ahead = (tat - start if tat > start else 0) + cost * per
+        bound = untold + cost
+        spare = shape.depth - ahead - bound * limiters * per
+        if spare <= 0 or start < latest or cost < 1 or shape.capacity > MAX_TOKENS:
+            return None
+        allowance = (spare - 1) // (per * (limiters + 1))
+        row = Ledger.__new__(Ledger)
+        row.policy, row._shape = shape.policy, shape
+        row._cells, row._folded, row._packed = None, None, data
+        row._before, row._latest = tat, latest
+        row._id = entry = shape.first + now_ns // shape.slot_ns % SLOTS
+        row._start, row._until_ns, row._count = start, now_ns + shape.slot_ns, cost
+        row._allowance, row._bound, row._last_ns = allowance, bound + allowance, now_ns
+        if untold:
+            row.since_ns, row._entry = since_ns, shape.first + slot
+        else:
+            row.since_ns, row._entry = now_ns, entry
+        return row
 
     def thaw(self, data: bytes) -> Ledger:
         """See `Bucket.thaw`."""

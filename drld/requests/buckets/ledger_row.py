@@ -21,6 +21,8 @@ _ONE_ROW = struct.Struct("<QiQI")
 """A row with one cell: the base in two parts, and `_ONE`. One call reads it."""
 _UNTOLD = struct.Struct("<Qq")
 """What follows a row with one cell: the untold tokens, the time of the first, ns."""
+_ONE_UNTOLD_ROW = struct.Struct("<QiQIQq")
+"""Both."""
 _MANY = struct.Struct("<qqqQqH")
 """The fields before the cells, from the base: TAT, latest start, floor; and the untold tokens, the
 time of the first, ns, and the slot of its cell."""
@@ -56,12 +58,13 @@ def fields(data: bytes, per: int) -> tuple[int, int, int, int, int]:
     and the slot of its cell; a token takes `per` ticks."""
     size = len(data)
     if size <= _LARGEST_ONE:
-        base, high, entry, count = _ONE_ROW.unpack_from(data)
-        if high:
-            base += high << 64
         untold = since_ns = 0
         if size == _LARGEST_ONE:
-            untold, since_ns = _UNTOLD.unpack_from(data, _ONE_ROW.size)
+            base, high, entry, count, untold, since_ns = _ONE_UNTOLD_ROW.unpack(data)
+        else:
+            base, high, entry, count = _ONE_ROW.unpack(data)
+        if high:
+            base += high << 64
         return base + count * per, base, untold, since_ns, entry % SLOTS
     base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
     tat, latest, _, untold, since_ns, slot = _MANY.unpack_from(data, _BASE_BYTES)

@@ -108,9 +108,17 @@ class Replica:
 
     def take(self, key: Key, now_ns: int, cost: int = 1) -> tuple[Decision, Outgoing]:
         """Decide a request; return also the messages that cannot wait."""
-        row = self.buckets.row(key, now_ns)
-        if row.spend(now_ns, cost):
-            return ADMITTED, []
+        row = self.buckets.awake.get(key)
+        if row is not None:
+            if row.spend(now_ns, cost):
+                return ADMITTED, []
+        elif self._slack is not None and self.pending:
+            row = self.buckets.wake(key, now_ns, cost, len(self.pending) + 1)
+            if row is not None:
+                if row.since_ns == now_ns:
+                    self._waiting.add(key, now_ns)
+                return ADMITTED, []
+        row = row or self.buckets.row(key, now_ns)
         decision, news = row.take(now_ns, cost)
         # A shared bucket has no news.
         return decision, self._admitted(key, row, news, now_ns) if news else []

@@ -14,7 +14,7 @@ flood, or `max_keys` is too small; `shared` and `unkept` count both.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
@@ -49,12 +49,14 @@ _LAST_LOOKS_NS = 1_000_000
 class _Rows:
     """The rows under the policies of one configuration."""
 
-    __slots__ = ("_like", "_likes", "_make", "_of_policy", "awake", "changes", "packed")
+    __slots__ = ("_like", "_likes", "_make", "_of_policy", "awake", "changes", "packed", "woken")
 
     def __init__(self, make: Callable[[Key], Bucket]) -> None:
         self._make = make
-        self.awake: OrderedDict[Key, Bucket] = OrderedDict()
-        """The rows that are awake, in the order in which they woke."""
+        self.awake: dict[Key, Bucket] = {}
+        """The rows that are awake."""
+        self.woken: deque[Key] = deque()
+        """Their keys in the order in which they woke; also keys whose rows have left."""
         self.packed = PackedRows()
         """All rows; that of an awake row is out of date."""
         self._like: Bucket | None = None
@@ -91,7 +93,12 @@ class _Rows:
     def add(self, key: Key, bucket: Bucket) -> None:
         """Add a row, which is awake."""
         self.packed.put(key, b"")
+        self.wake(key, bucket)
+
+    def wake(self, key: Key, bucket: Bucket) -> None:
+        """Let a row be awake."""
         self.awake[key] = bucket
+        self.woken.append(key)
 
     def rest(self, key: Key, bucket: Bucket, now_ns: int) -> bool:
         """Let a row come to rest that is not among the awake ones; return whether it can."""
@@ -131,6 +138,8 @@ class Table(Mapping[Key, Bucket]):
         self.max_keys = max_keys
         """The most rows; a smaller number than there are removes none."""
         self._present = _Rows(make)
+        self.awake = self._present.awake
+        """The rows that are awake, but for those that still have a policy of the past."""
         self._past: list[_Rows] = []
         """The rows that still have the policies from before a change; the oldest first."""
         self._strangers: dict[tuple[int, Policy], Single] = {}
@@ -171,7 +180,7 @@ class Table(Mapping[Key, Bucket]):
         """Return the rows that are awake."""
         for key in [key for past in self._past for key in past.awake]:
             self._bring(key)
-        return self._present.awake.items()
+        return self.awake.items()
 
     # Requests and deltas
 
@@ -192,7 +201,7 @@ class Table(Mapping[Key, Bucket]):
         `looked` is the bucket that `look` has returned for the key, if nothing has changed since
         then. Then a row at rest is not read twice.
         """
-        own = self._present.awake.get(key) or self._woken(key, now_ns, looked)
+        own = self.awake.get(key) or self._woken(key, now_ns, looked)
         if own is not None:
             return own
         self.shared += 1
@@ -202,9 +211,24 @@ class Table(Mapping[Key, Bucket]):
             self._strangers[shared] = Single(bucket.policy)
         return self._strangers[shared]
 
+    def wake(self, key: Key, now_ns: int, cost: int, limiters: int) -> Bucket | None:
+        """Do as `Bucket.wake` for a key whose row is not awake, as far as it is known; None: that
+        is not possible, and nothing has changed."""
+        present = self._present
+        if self._past or (data := present.packed.get(key)) is None:
+            return None
+        bucket = present.like(key).wake(data, now_ns, cost, limiters)
+        if bucket is not None:
+            # `_Rows.wake` in place: a call costs more than it does.
+            self.awake[key] = bucket
+            present.woken.append(key)
+            if len(self.awake) > _MOST_AWAKE:
+                self._make_room(now_ns)
+        return bucket
+
     def own(self, key: Key, now_ns: int) -> Bucket | None:
         """Return a key's own bucket, for a change; None: the key has no row, and all are taken."""
-        return self._present.awake.get(key) or self._woken(key, now_ns)
+        return self.awake.get(key) or self._woken(key, now_ns)
 
     def _woken(self, key: Key, now_ns: int, looked: Bucket | None = None) -> Bucket | None:
         """Do as `own` for a key whose row is not awake, or still has a policy of the past.
@@ -214,16 +238,21 @@ class Table(Mapping[Key, Bucket]):
         present = self._present
         if self._past:
             self._bring(key)
-            if (bucket := present.awake.get(key)) is not None:
+            if (bucket := self.awake.get(key)) is not None:
                 return bucket
-        awake = present.awake
         if (row := present.packed.get(key)) is not None:
-            awake[key] = bucket = looked or present.like(key).thaw(row)
+            bucket = looked or present.like(key).thaw(row)
+            present.wake(key, bucket)
         elif (bucket := self._added(key, now_ns, looked)) is None:
             return None
-        if len(awake) > _MOST_AWAKE and len(awake) % _WAKES == 0:
-            self._calm(now_ns, 2 * _WAKES, _KEPT)
+        if len(self.awake) > _MOST_AWAKE:
+            self._make_room(now_ns)
         return bucket
+
+    def _make_room(self, now_ns: int) -> None:
+        """Let other rows rest after one of many awake ones woke."""
+        if len(self.awake) % _WAKES == 0:
+            self._calm(now_ns, 2 * _WAKES, _KEPT)
 
     def _added(self, key: Key, now_ns: int, looked: Bucket | None) -> Bucket | None:
         """Add a row for a key that has none; None: all are taken."""
@@ -243,7 +272,7 @@ class Table(Mapping[Key, Bucket]):
     def told(self, key: Key) -> None:
         """Do as `Bucket.told` for a key's row, which a caller has looked at just now by `get`."""
         present = self._present
-        if (bucket := present.awake.get(key)) is not None:
+        if (bucket := self.awake.get(key)) is not None:
             bucket.told()
         elif (row := present.packed.get(key)) is not None:
             present.packed.put(key, present.like(key).told_at_rest(row))
@@ -280,7 +309,7 @@ class Table(Mapping[Key, Bucket]):
             return left
         present = self._present
         for key, row in present.packed.turn(rows):
-            if key not in present.awake and present.like(key).idle_at_rest(row, now_ns):
+            if key not in self.awake and present.like(key).idle_at_rest(row, now_ns):
                 present.drop(key)
                 left.append(key)
         return left
@@ -291,9 +320,11 @@ class Table(Mapping[Key, Bucket]):
         It ends early when `kept` rows stayed awake.
         """
         left = []
-        awake = self._present.awake
-        for _ in range(min(rows, len(awake))):
-            key, row = awake.popitem(last=False)
+        awake, woken = self.awake, self._present.woken
+        for _ in range(min(rows, len(woken))):
+            key = woken.popleft()
+            if (row := awake.pop(key, None)) is None:
+                continue
             if row.idle(now_ns):
                 self._late += row.late
                 self._present.drop(key)
@@ -310,7 +341,7 @@ class Table(Mapping[Key, Bucket]):
         if rests:
             self._late += bucket.late
         else:
-            self._present.awake[key] = bucket
+            self._present.wake(key, bucket)
         return rests
 
     # Policies
@@ -326,6 +357,7 @@ class Table(Mapping[Key, Bucket]):
         if self._past:
             self._past[-1].changes.append((policy, now_ns))
         self._present = _Rows(self._make)
+        self.awake = self._present.awake
         if len(self._past) > _MOST_PAST:
             for key in min(self._past, key=len):
                 self._bring(key)
@@ -349,7 +381,7 @@ class Table(Mapping[Key, Bucket]):
         bucket.adopt(self._make(key))
         self._present.add(key, bucket)
         if not was_awake:
-            del self._present.awake[key]
+            del self.awake[key]
             self._rest(key, bucket, changed_ns)
         if not past:
             del self._past[place]
