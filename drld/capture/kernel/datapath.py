@@ -235,14 +235,10 @@ class KernelDatapath:
 
     def detach(self) -> None:
         """See `Datapath.detach`."""
-        if self._state is not None:
-            self.counters()
-        if self._hooks is not None:
-            self._hooks.close()
-        if self._state is not None:
-            self._state.close()
-        if self._news is not None:
-            self._news.close()
+        self.counters()
+        for held in (self._hooks, self._state, self._news):
+            if held is not None:
+                held.close()
         self._state = self._hooks = self._news = None
 
     # What only this datapath does
@@ -297,7 +293,11 @@ class KernelDatapath:
         return None
 
     def _replace(self, pairs: Sequence[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
-        """Enforce these limits instead of the current ones."""
+        """Enforce these limits instead of the current ones.
+
+        Limits keep their slots. If the maps have too few, the state moves to larger maps: it is
+        copied before the new programs are attached, so that no packet finds an empty bucket.
+        """
         state = old_state = self._attached()
         limits = [limit for limit, _ in pairs]
         room = _room(limits, old_state)
@@ -334,18 +334,21 @@ class KernelDatapath:
                     state.release(slots[limit.id])
             raise
         if state is not old_state:
-            for limit_id, base in self._counted.items():
-                # Packets that the old programs counted since their maps were copied.
-                late = old_state.counts(base.slot).since(counted[limit_id].counts)
-                base.counts = Counts._make(
-                    [one - other for one, other in zip(base.counts, late, strict=True)]
-                )
+            self._count_late(old_state, counted)
             old_state.close()
         self._state = state
         self._counted = {
             limit_id: self._counted.get(limit_id) or counted[limit_id] for limit_id in slots
         }
         self._settle_in(pairs, slots, kept, now_ns)
+
+    def _count_late(self, old_state: State, copied: Mapping[int, _Counted]) -> None:
+        """Have the next reads count the packets that came after the old maps were copied."""
+        for limit_id, base in self._counted.items():
+            late = old_state.counts(base.slot).since(copied[limit_id].counts)
+            base.counts = Counts._make(
+                [one - other for one, other in zip(base.counts, late, strict=True)]
+            )
 
     def _settle_in(
         self,

@@ -15,11 +15,9 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from drld.capture import kernel_classifier as classifier
-from drld.capture.kernel.programs import LoadedProgram, Recipe, close_all, load
+from drld.capture.kernel.programs import LoadedProgram, Recipe, Recipes, close_all, load
 from drld.capture.kernel.state import State
 from drld.capture.kernel.wanted_hooks import Keys, WantedHooks, hook_of, keys_of
-from drld.capture.kernel_classifier import Tables
 from drld.capture.patterns import is_pattern
 from drld.config.problems import some
 from drld.ebpf.attachment import Attachment
@@ -51,7 +49,6 @@ class Hooks:
         """Touch nothing yet; this object owns the attachment and closes it."""
         self._attachment = attachment
         self._police = police
-        self._seed = seed
         self._limits: Sequence[LimitSpec] = ()
         """The limits that the attached programs enforce."""
         self._named: Keys = ()
@@ -60,8 +57,7 @@ class Hooks:
         self._attached: dict[Hook, _Attached] = {}
         self._prepared: list[LoadedProgram] = []
         """Programs made in advance by `preparation`."""
-        self._tables: dict[tuple[Keys, int], tuple[list[object], Tables]] = {}
-        """The last tables for these keys and `link_bytes`, and the settings that made them."""
+        self._recipes = Recipes(seed)
         self._others = OtherLimiters()
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
@@ -104,7 +100,7 @@ class Hooks:
         made: dict[Hook, _Attached] = {}
         try:
             # Mistakes that need no kernel to find are reported before the slow part.
-            recipes = self._recipes(limits, slots, state)
+            recipes = self._recipes_of_hooks(limits, slots, state)
             for hook, (there, keys, recipe) in recipes.items():
                 loaded = self._made(recipe, made.values()) or self._load(recipe, state)
                 made[hook] = _Attached(there, keys, loaded)
@@ -118,8 +114,7 @@ class Hooks:
         self._limits = limits
         self._named = keys_of(limits)
         self._attached = made
-        sorts = {(each.keys, each.device.link_bytes) for each in made.values()}
-        self._tables = {sort: self._tables[sort] for sort in sorts}
+        self._recipes.retain((each.keys, each.device.link_bytes) for each in made.values())
         self.in_force = True
         self._discard_prepared()
         self._lost.clear()
@@ -149,7 +144,7 @@ class Hooks:
         def prepare() -> None:
             with contextlib.suppress(DatapathError):
                 recipes = [
-                    self._recipe(keys, own, slots, state, there)
+                    self._recipes.of(keys, there.link_bytes, own, slots, state)
                     for there, keys, own in hooks.values()
                 ]
                 for recipe in recipes:
@@ -254,7 +249,7 @@ class Hooks:
         loaded = next(alike, None)
         if loaded is None:  # a program's limits and offsets are fixed
             own = [limit for limit in self._limits if hook_of(limit) in keys]
-            recipe = self._recipe(keys, own, state.slots(), state, there)
+            recipe = self._recipes.of(keys, there.link_bytes, own, state.slots(), state)
             loaded = self._made(recipe, ()) or self._load(recipe, state)
         before = _programs(self._attached)
         try:
@@ -292,14 +287,15 @@ class Hooks:
         there = [*(each.loaded for each in new), *_programs(self._attached), *self._prepared]
         return next((each for each in there if each.recipe == recipe), None)
 
-    def _recipes(
+    def _recipes_of_hooks(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
     ) -> dict[Hook, tuple[Device, Keys, Recipe]]:
         hooks, refusals = self._limits_of_hooks(limits)
         recipes: dict[Hook, tuple[Device, Keys, Recipe]] = {}
         for hook, (there, keys, own) in hooks.items():
             try:
-                recipes[hook] = there, keys, self._recipe(keys, own, slots, state, there)
+                recipe = self._recipes.of(keys, there.link_bytes, own, slots, state)
+                recipes[hook] = there, keys, recipe
             except DatapathError as error:
                 refusals.append(error)
         if refusals:
@@ -328,29 +324,6 @@ class Hooks:
                     refusals.append(error)
                 # else `put_back_lost` tries again, and says why it fails
         return hooks, refusals
-
-    def _recipe(
-        self,
-        keys: Keys,
-        own: Sequence[LimitSpec],
-        slots: Mapping[int, int],
-        state: State,
-        there: Device,
-    ) -> Recipe:
-        """The recipe for the limits of these keys; most changes of limits leave its tables.
-
-        Raises:
-            DatapathError: the limits exceed a bound of the program.
-        """
-        sort = keys, there.link_bytes
-        settings: list[object] = [
-            (slots[limit.id], limit.match, limit.policy.flow is None) for limit in own
-        ]
-        made_of, tables = self._tables.get(sort, (None, None))
-        if tables is None or made_of != settings:
-            tables = classifier.tables(own, slots, state.cpus, there.link_bytes, self._seed)
-            self._tables[sort] = settings, tables
-        return Recipe(there.link_bytes, tables, state.handover_ids)
 
     def _load(self, recipe: Recipe, state: State) -> LoadedProgram:
         name = self._attachment.program_name("police")

@@ -242,6 +242,10 @@ class Arrival:
         return said + (f"; those out on {', '.join(late)} when read{self._late}" if late else "")
 
     def _follow_interfaces(self) -> None:
+        """Stamp at all wanted interfaces that there are, and at no other.
+
+        An interface that refuses the program is asked again once it has another name or index.
+        """
         attachment, program = self._attachment, self._program
         if attachment is None or program is None:
             return
@@ -266,18 +270,17 @@ class Arrival:
         for index, name in wanted.items():
             if index in self._refused:
                 continue
-            if index not in self._stamping:
-                try:
+            try:
+                if index not in self._stamping:
                     attachment.put(index, Direction.IN, program, _NOTE)
-                except DatapathError as error:
-                    self._refused[index] = name
-                    log.warning(
-                        "%s: incoming packets get no eBPF timestamp: %s",
-                        *(name, error),
-                        extra=event("timestamps.fallback", name, interface=name, reason=str(error)),
-                    )
-                    continue
-            self._stamping[index] = name
+                self._stamping[index] = name
+            except DatapathError as error:
+                self._refused[index] = name
+                log.warning(
+                    "%s: incoming packets get no eBPF timestamp: %s",
+                    *(name, error),
+                    extra=event("timestamps.fallback", name, interface=name, reason=str(error)),
+                )
 
     def _remove_programs(self, kept: Collection[int] = ()) -> None:
         """Remove this limiter's programs except at the ingress of the interfaces `kept`."""

@@ -259,8 +259,12 @@ class Membership(ABC):
         return not self._peers[peer].denies and self.fresh(peer, now_ns)
 
     def connected(self, now_ns: int) -> frozenset[str]:
-        """The connected peers."""
-        connected = self._connected
+        """The connected peers.
+
+        A peer is looked at only if its newest updates may have changed its state, or if the first
+        connected one may have been silent for too long.
+        """
+        connected = before = self._connected
         if now_ns == self._looked_ns and not self._doubtful:
             return connected
         self._looked_ns = now_ns
@@ -275,21 +279,16 @@ class Membership(ABC):
             if kept != self._doubtful & connected:
                 connected = connected - self._doubtful | kept
         self._doubtful.clear()
-        changed = connected is not self._connected and connected != self._connected
-        if changed:
-            for peer in self._connected - connected:
+        if changed := connected is not before and connected != before:
+            self._connected = connected
+            for peer in before - connected:
                 confirmed_ns = self._peers[peer].confirmed_ns
                 if confirmed_ns is not None:
                     self._leaving[peer] = confirmed_ns + self.timeouts.silence_ns
-            self._connected = connected
-        left = [
-            peer
-            for peer, until_ns in self._leaving.items()
-            if now_ns > until_ns or peer in self._connected
-        ]
-        for peer in left:
-            del self._leaving[peer]
-            changed = True
+        for peer, until_ns in [*self._leaving.items()]:
+            if now_ns > until_ns or peer in connected:
+                del self._leaving[peer]
+                changed = True
         self._note_change(changed, now_ns)
         return self._connected
 

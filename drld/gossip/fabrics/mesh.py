@@ -200,13 +200,12 @@ class Mesh(Fabric[_Origin]):
                 if peer in connected:
                     link.connected_ns = now_ns
                     link.sequences.use()
-            elif (
-                link.rest is not None
-                # A peer may have stopped sending for the limit before it became whole.
-                and (not whole or peer in membership.torn)
-                and now_ns - max(link.connected_ns, membership.connected_ns(peer))
-                >= membership.rise_ns
-            ):
+                continue
+            # A peer may have stopped sending for the limit before it became whole.
+            if link.rest is None or (whole and peer not in membership.torn):
+                continue
+            since_ns = max(link.connected_ns, membership.connected_ns(peer))
+            if now_ns - since_ns >= membership.rise_ns:
                 rests[peer] = link.rest
         self._quiescence.others_want = remote > 0
         claims: tuple[tuple[float, float], ...] = ()

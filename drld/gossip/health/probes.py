@@ -209,25 +209,14 @@ class Probes:
         if not self._peers:
             return []
         self._notice_lateness(now_ns)
-        for sequence, probe in list(self._pending.items()):
-            if now_ns >= probe.judge_ns:
-                del self._pending[sequence]
-                self._judge(probe, now_ns)
-            elif probe.asked_ns is None and now_ns >= probe.ask_ns:
-                self._ask(sequence, probe, now_ns, rng)
+        self._end_waits(now_ns, rng)
         if self._isolation.caught_up(now_ns):
             for dead in self.peer_states.expire(now_ns):
                 self._tell(dead)
         if self._due_ns is None:
             # Limiters that start together need not probe together.
             self._due_ns = now_ns + rng.randrange(self.times.period_ns)
-        if self._dead_but_heard:
-            waiting = {probe.peer for probe in self._pending.values()}
-            at_once = self._dead_but_heard - waiting - self._probed_at_once
-            for peer in sorted(at_once):
-                self._probe(peer, now_ns, judged=False)
-            self._probed_at_once |= at_once
-            self._dead_but_heard.clear()
+        self._probe_dead_but_heard(now_ns)
         if now_ns >= self._due_ns:
             late = now_ns - self._due_ns >= self.times.period_ns
             self._due_ns = (now_ns if late else self._due_ns) + self.times.period_ns
@@ -239,6 +228,26 @@ class Probes:
         outbox, self._outbox = self._outbox, []
         self._answers.clear()
         return outbox
+
+    def _end_waits(self, now_ns: int, rng: Random) -> None:
+        """Judge the probes that were not answered in time, and ask helpers for the slow ones."""
+        for sequence, probe in list(self._pending.items()):
+            if now_ns >= probe.judge_ns:
+                del self._pending[sequence]
+                self._judge(probe, now_ns)
+            elif probe.asked_ns is None and now_ns >= probe.ask_ns:
+                self._ask(sequence, probe, now_ns, rng)
+
+    def _probe_dead_but_heard(self, now_ns: int) -> None:
+        """Probe peers that are dead although gossip came from them, once a period each."""
+        if not self._dead_but_heard:
+            return
+        waiting = {probe.peer for probe in self._pending.values()}
+        at_once = self._dead_but_heard - waiting - self._probed_at_once
+        for peer in sorted(at_once):
+            self._probe(peer, now_ns, judged=False)
+        self._probed_at_once |= at_once
+        self._dead_but_heard.clear()
 
     def farewell(self, rng: Random) -> list[tuple[str, Control]]:
         """Messages with their receivers, for a limiter that leaves and enforces no limit."""
