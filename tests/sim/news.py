@@ -2,15 +2,20 @@
 
 `python -m tests.sim.news` prints the largest age seen in fleets that gossip, for each fabric, size
 and path, beside `Fabric.news_ns`: what docs/conservative-rule.md ("A bound on bytes") assumes.
+With `--orders` it adds up the waiting times of trees of random names, whose limiters tick at random
+times in a round: in how many of these some news is older than that.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
 
-from testbed.fabrics.fleet import INTERVAL_NS, Fleet
+from testbed.fabrics.fleet import BRANCHING, INTERVAL_NS, Fleet
+from testbed.sim.known import families
 from testbed.sim.network import Conditions
 
 ROUNDS = 4
@@ -48,6 +53,47 @@ def _age(made: Fleet, source: str, name: str) -> float:
     return max(looked_ns - replaced_ns, 0.0) / INTERVAL_NS
 
 
+def oldest_of(phases: Mapping[str, float], path: float) -> float:
+    """The largest age of news in a tree, rounds, from the waiting times on the longest ways.
+
+    Args:
+        phases: the time of each limiter's ticks in a round, rounds.
+        path: the delay of each path, rounds.
+    """
+    tree = families(list(phases), BRANCHING)
+    most = 0.0
+    for source, told in phases.items():
+        learns = {source: told}
+        reached = [source]
+        for name in reached:
+            parent, children = tree[name]
+            for peer in (*children, *([parent] if parent else [])):
+                if peer not in learns:
+                    rounds = math.ceil(learns[name] + path - phases[peer])
+                    learns[peer] = phases[peer] + rounds
+                    reached.append(peer)
+        # At the tick before, a limiter still believed the value that was replaced.
+        most = max(most, max(learns.values()) - told - 1)
+    return most
+
+
+def _print_orders(sizes: Sequence[int], paths: Sequence[float], fleets: int) -> None:
+    for size, path in itertools.product(sizes, paths):
+        covered = 1 + size.bit_length()
+        ages = []
+        for seed in range(fleets):
+            rng = Random(f"{size}/{seed}")
+            ages.append(
+                oldest_of({f"h{rng.randrange(10**9)}": rng.random() for _ in range(size)}, path)
+            )
+        older = sum(age > covered for age in ages)
+        print(
+            f"tree, {size} limiters, paths {path:g} I: older than {covered} I in {older} of "
+            f"{fleets} fleets, {max(ages):.2f} I at most",
+            flush=True,
+        )
+
+
 def assumed(made: Fleet) -> float:
     """The age that the fabric says, intervals."""
     return made.fabrics[made.names[0]].news_ns / INTERVAL_NS
@@ -65,8 +111,12 @@ def main() -> None:
     parser.add_argument("--jitter", type=float, default=0.0, help="at random beside it, intervals")
     parser.add_argument("--loss", type=float, default=0.0, help="part of updates that is lost")
     parser.add_argument("--fabric", action="append", choices=("mesh", "tree"))
+    parser.add_argument("--orders", type=int, help="fleets whose waiting times are added up")
     args = parser.parse_args()
     paths = args.path or (0.0, 0.2, 0.5, 1.0)
+    if args.orders:
+        _print_orders(args.size or (5, 6, 7, 10, 20, 50), paths, args.orders)
+        return
     kinds = itertools.product(
         args.fabric or ("mesh", "tree"), args.size or (2, 3, 5, 10, 20, 40), paths
     )

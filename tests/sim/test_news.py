@@ -6,7 +6,7 @@ from drld.gossip.fabrics.tree_ranks import candidates
 from testbed.fabrics.fleet import BRANCHING, INTERVAL_NS, Fleet
 from testbed.sim.network import Conditions
 
-from .news import assumed, oldest
+from .news import assumed, oldest, oldest_of
 
 
 def hops(names: list[str]) -> int:
@@ -50,6 +50,14 @@ def test_news_in_a_tree_is_no_older_than_stated_on_short_paths(size: int) -> Non
     for seed in range(3):
         made = fleet("tree", size, seed, 0.2)
         assert oldest(made, made.names[:4]) <= assumed(made)
+
+
+@pytest.mark.parametrize("path", [0.0, 0.2, 0.9])
+def test_waiting_times_add_up_to_the_age_that_a_fleet_shows(path: float) -> None:
+    for seed in range(3):
+        made = fleet("tree", 9, seed, path)
+        phases = {name: at_ns / INTERVAL_NS for name, at_ns in made.phase_ns.items()}
+        assert oldest_of(phases, path) == pytest.approx(oldest(made, made.names), abs=1e-6)
 
 
 def test_the_longest_path_in_a_tree_has_twice_the_bits_of_its_size() -> None:
