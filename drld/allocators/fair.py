@@ -15,10 +15,10 @@ each sampled flow has a bucket that is filled at the level (drld.allocators.fair
 bucket has the local limit as its fill rate, as far as the limiter's account pays for it
 (drld.allocators.fair_bucket).
 
-Together, the flows want at most what the arrivals of the last tenth of a second can use (`reach`).
-Without this bound, averages would still count short flows that have ended. If it binds, it takes
-the place of the sum in the equation for f: the level rises, and w is as much less. At the level of
-the sum, w would be worth a larger local limit than the bound.
+Together, the flows want at most what the arrivals of the last quarter of a second can use
+(`reach`). Without this bound, averages would still count short flows that have ended. If it binds,
+it takes the place of the sum in the equation for f: the level rises, and w is as much less. At the
+level of the sum, w would be worth a larger local limit than the bound.
 
 A limiter with the configured weight g gives its flows g times the level: min(d, g f) above.
 
@@ -41,9 +41,11 @@ from drld.model import NS_PER_S, Demand, Enforcement, GlobalView, Quantity
 AWAKE_NS = NS_PER_S // 4
 """Time after which recent arrivals bound the weight of a limiter that was idle. Slow start is over
 then: six doublings at a round trip of 40 ms."""
-RECENT_NS = NS_PER_S // 10
-"""Time constant of the recent arrival rate."""
-REACH_ITEMS = 2
+RECENT_NS = NS_PER_S // 4
+"""Time constant of the recent arrival rate: longer than TCP's least timeout of 200 ms. With a tenth
+of a second, flows that wait for it together count as if they had ended. On short paths, they come
+back to a limiter whose share is gone, time after time (tests/sim/test_short_paths.py)."""
+REACH_ITEMS = 5
 """Least packets in `RECENT_NS` by which the reach exceeds the arrivals: packets of a slow flow come
 one by one."""
 
@@ -58,7 +60,8 @@ class FairParameters:
     headroom: Annotated[float, "above 0 and at most 1"] = 0.1
     """Part of its own rate that a flow wants in addition to it."""
     reach: Annotated[float, "at least 1 + headroom"] = 1.5
-    """Largest factor by which the weight may exceed the arrivals of the last tenth of a second."""
+    """Largest factor by which the weight may exceed the arrivals of the last quarter of a
+    second."""
 
     def __post_init__(self) -> None:
         require(self, "margin", 0 <= self.margin <= 1)
@@ -78,7 +81,7 @@ class Fair(Allocator):
         self.parameters: FairParameters = parameters
         self._level: float | None = None
         self._recent = 0.0
-        """Rate of arrival in the last tenth of a second, tokens/s."""
+        """Rate of arrival in the last quarter of a second, tokens/s."""
         self._awake_ns = 0
         """Time since the limiter was last idle, ns."""
         self._bucket = FairBucket(parameters.margin)

@@ -78,7 +78,7 @@ def crowd_drop_probability(
     Args:
         demand: the demand, with its sample.
         flow_rate: fill rate of a sampled flow's bucket, tokens/s.
-        recent: rate of arrival in the last tenth of a second, tokens/s.
+        recent: rate of arrival in the last quarter of a second, tokens/s.
         fill_rate: that of the limit's bucket, tokens/s.
     """
     offered = demand.rest + sum(min(flow.fast, flow_rate) for flow in demand.sample)

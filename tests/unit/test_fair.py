@@ -143,12 +143,12 @@ def test_the_weight_is_no_more_than_what_arrived_lately_can_use() -> None:
 
 
 def test_flows_that_meet_a_bottleneck_keep_half_more_than_they_send() -> None:
-    """The last tenth of a second shows the pause; averages show it half a second later."""
+    """The last quarter of a second shows the pause; averages show it half a second later."""
     slowed = [sampled(0.1 * LIMIT, hit=True) for _ in range(6)]
     fair = make()
     for _ in range(20):
         fair.allocate(demand(*slowed), believed(4.0), in_force(), TICK_NS)
-    for _ in range(10):
+    for _ in range(25):
         wanted = demand(*slowed, instant_rate=0.2 * LIMIT)
         found = fair.allocate(wanted, believed(4.0), in_force(), TICK_NS)
     assert _worth(found.value, 4.0) == pytest.approx(1.5 * 0.2 * LIMIT, rel=0.02)
