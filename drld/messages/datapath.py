@@ -156,8 +156,8 @@ class MessageDatapath:
         limit = self._limits[limit_id]
         counts, stage = limit.counts, limit.stage
         waiting = counts.waiting
-        if isinstance(stage, ShadowBucket):
-            waiting = stage.would_wait(self._now_ns)
+        if isinstance(stage, (ShadowBucket, PerClient)):
+            waiting += stage.would_wait(self._now_ns)
         clients = len(stage) if isinstance(stage, PerClient) else None
         return Waits(waiting, counts.ever_waited, counts.recent(self._now_ns), clients)
 

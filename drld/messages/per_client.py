@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Lane, Queue, Stage
+from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ByClient
 from drld.messages.waiting import OPEN
 from drld.model import Enforcement
@@ -99,6 +100,12 @@ class PerClient:
             bucket = self._new(key, now_ns)
         return bucket.enter(lane, now_ns)
 
+    def would_wait(self, now_ns: int) -> int:
+        """The number of messages that would wait in shadow mode; 0 in any other mode."""
+        if self._make is not ShadowBucket:
+            return 0
+        return sum(it.would_wait(now_ns) for it in self._all() if isinstance(it, ShadowBucket))
+
     def of(self, lane: Lane) -> Bucket | None:
         """The bucket of a connection's client; None: the client has none yet."""
         return self._buckets.get(key_of(lane, self._by))
@@ -123,6 +130,10 @@ class PerClient:
 
     def set_record(self, record: Enforcement, now_ns: int) -> None:
         """Enforce this record for each client from now on."""
+        if self._make is ShadowBucket and record != self._record:
+            # The debts are those of another rate (`drld.messages.shadow`).
+            self._buckets.clear()
+            self._shared = None
         self._record = record
         for bucket in self._all():
             bucket.program(record, now_ns)

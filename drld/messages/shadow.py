@@ -76,6 +76,9 @@ class ShadowBucket:
 
     def would_wait(self, now_ns: int) -> int:
         """The number of messages that would wait."""
+        if self._bucket.tokens >= 0:
+            # Most buckets of a limit with many: a debt only becomes smaller by itself.
+            return 0
         return max(-(self.tokens_at(now_ns) // ITEM), 0)
 
     def tokens_at(self, now_ns: int) -> int:

@@ -22,7 +22,7 @@ from enum import Enum
 from drld.errors import FrameError
 from drld.messages.front.deadlines import Deadline
 from drld.messages.front.link import Link
-from drld.messages.front.reactor import Handler, Reactor
+from drld.messages.front.reactor import Handler, OwnReactor
 from drld.messages.protocols import Protocol
 from drld.messages.spec import Address
 from drld.model import NS_PER_S
@@ -46,9 +46,11 @@ class Phase(Enum):
 class BrokerEnd:
     """The broker of a connection."""
 
-    __slots__ = ("_ping_due", "_protocol", "_reactor", "link", "phase", "returns")
+    __slots__ = ("_end", "_ping_due", "_protocol", "_reactor", "link", "phase", "returns")
 
-    def __init__(self, protocol: Protocol, reactor: Reactor, handler: Handler, tls: bool) -> None:
+    def __init__(
+        self, protocol: Protocol, reactor: OwnReactor, handler: Handler, tls: bool
+    ) -> None:
         """Do not connect yet.
 
         Args:
@@ -62,6 +64,8 @@ class BrokerEnd:
         self.link = Link(reactor, handler)
         self.returns = protocol.returns(tls=tls)
         self.phase = Phase.UNBEGUN
+        self._end: Deadline | None = None
+        """The time at which the broker must have ended; None: it need not end yet."""
         self._ping_due: Deadline | None = None
         """The time of drld's next ping; None: drld need not send any."""
 
@@ -146,13 +150,15 @@ class BrokerEnd:
 
         self._ping_due = self._reactor.after(seconds * NS_PER_S // 4, due)
 
-    def finish(self) -> None:
-        """Tell the broker that nothing follows."""
+    def finish(self, give_up: Callable[[], None]) -> None:
+        """Tell the broker that nothing follows; call `give_up` if it has not ended in `END_NS`."""
         self.phase = Phase.FINISHED
         self.link.shutdown()
+        self._end = self._reactor.after(END_NS, give_up)
 
     def close(self) -> None:
         """Close the connection at once."""
         self.phase = Phase.ENDED
-        self._reactor.deadlines.cancel(self._ping_due)
+        self._reactor.cancel(self._ping_due)
+        self._reactor.cancel(self._end)
         self.link.close()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import socket
+from array import array
 from collections.abc import Callable, Iterator
+from fcntl import ioctl
 from functools import partial
+from termios import FIONREAD
 
 from drld.messages.frame import Frame, Returns
 from drld.messages.front.arrival import Stamps
 from drld.messages.front.client_stream import ClientStream
 from drld.messages.front.link import READ_BYTES, Link
-from drld.messages.front.reactor import Handler, Reactor
+from drld.messages.front.reactor import Handler, OwnReactor
 from drld.messages.proxy_header import Endpoints
 from drld.model import NS_PER_S
 
+MOST_UNSENT = 4 << 20
+"""The bytes that a host may hold of a client that it cannot send yet: the default of Linux
+(net.ipv4.tcp_wmem)."""
 END_NS = 5 * NS_PER_S
 """Time for a client to read what is left, and to close, when drld ends the connection."""
 
@@ -22,7 +28,7 @@ class ClientEnd:
     """The client of a connection."""
 
     __slots__ = (
-        *("_addresses", "_receive"),
+        *("_addresses", "_most", "_receive"),
         *("answered", "ended", "left", "link", "segments", "stream"),
     )
 
@@ -32,7 +38,7 @@ class ClientEnd:
         stream: ClientStream,
         stamps: Stamps,
         *,
-        reactor: Reactor,
+        reactor: OwnReactor,
         handler: Handler,
         closed: Callable[[], None],
     ) -> None:
@@ -58,6 +64,8 @@ class ClientEnd:
         """Whether drld reads no more of the client."""
         self.left = False
         """Whether the client has ended its side itself."""
+        self._most: int | None = None
+        """The bytes of the client that drld still reads; None: it reads all."""
         self.answered = 0
         """Bytes of drld's own answers that the client has not taken, at most."""
         self._receive = partial(stamps.receive, sock, self.segments)
@@ -85,12 +93,36 @@ class ClientEnd:
 
         Returns None if nothing has come now; `left` says whether the client has ended its side.
         """
-        data = self.link.receive(self._receive, most)
+        left = self._most
+        data = self.link.receive(self._receive, most if left is None else min(most, left))
         if data:
+            if left is not None:
+                self._most = left - len(data)
+                self.ended = self._most == 0
             return self.stream.feed(data)
         if data is not None:
             self.ended = self.left = True
         return None
+
+    def read_last(self, *, paused: bool) -> bool:
+        """Read what has arrived until now, and no more.
+
+        If drld has not read the client for a while (`paused`), TCP holds back what the client has
+        sent. Then drld also reads as much as its host may hold.
+
+        Returns whether this ends the connection: no earlier call has done so, nor the client.
+        """
+        sock, before = self.link.sock, self._most
+        if self.ended or sock is None:
+            return False
+        arrived = array("i", [0])
+        ioctl(sock, FIONREAD, arrived)
+        most = arrived[0] + MOST_UNSENT * paused
+        self._most = most if before is None else min(most, before)
+        if not self._most:
+            self.ended = True
+            self.link.read(False)
+        return before is None
 
     def forget(self) -> None:
         """Free the memory of what is not complete: drld reads no more of the client."""

@@ -28,30 +28,26 @@ from drld.errors import FrameError
 from drld.messages import proxy_header
 from drld.messages.frame import Frame
 from drld.messages.front.arrival import Stamps
-from drld.messages.front.broker_end import END_NS, BrokerEnd, Phase
+from drld.messages.front.broker_end import BrokerEnd, Phase
 from drld.messages.front.client_end import ClientEnd
 from drld.messages.front.client_stream import ClientStream
-from drld.messages.front.deadlines import Deadline
 from drld.messages.front.hand_over import HandOver
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.memory import MOST_QUEUED, Share
 from drld.messages.front.opening import STRANGER_BYTES, Opening, more_than_connect
 from drld.messages.front.patience import Patience
 from drld.messages.front.pump import FLOW_FRAMES
-from drld.messages.front.reactor import WRITE
+from drld.messages.front.reactor import WRITE, OwnReactor
 from drld.messages.front.shared import Shared
 from drld.messages.front.succession import Successive
 from drld.messages.spec import BrokerSpec
-
-HANDSHAKES = 4
-"""Steps of TLS handshakes in a turn; one takes about 1 ms with RSA of 2048 bits."""
 
 
 class Connection:
     """A client, its frames and its broker (`drld.messages.front.pump.Flow`)."""
 
     __slots__ = (
-        *("_deadline", "_frames", "_hand_over", "_leaving", "_on_end", "_opening", "_patience"),
+        *("_frames", "_hand_over", "_leaving", "_on_end", "_opening", "_patience"),
         *("_share", "_shared", "_spec", "_touched"),
         *("broker", "client", "lane", "reader", "successor"),
     )
@@ -93,9 +89,10 @@ class Connection:
             greeted=not protocol.tls_after_greeting,
         )
         # First, because it may raise OSError: nothing has to be undone then.
+        reactor = OwnReactor(pump.reactor, self)
         self.client = ClientEnd(
             *(sock, stream, stamps),
-            reactor=pump.reactor,
+            reactor=reactor,
             handler=self._on_client,
             closed=self.look,
         )
@@ -109,10 +106,8 @@ class Connection:
         self._touched = False
         """Whether the connection settles at the end of this turn."""
         self._share = Share(shared.memory)
-        self._deadline: Deadline | None = None
-        """The time at which the broker must have ended."""
-        self._patience = Patience(pump.reactor, self._too_slow)
-        self.broker = BrokerEnd(protocol, pump.reactor, self._on_broker, tls=context is not None)
+        self._patience = Patience(reactor, self._too_slow)
+        self.broker = BrokerEnd(protocol, reactor, self._on_broker, tls=context is not None)
         self._opening: Opening | None = Opening(
             *(shared, self, self.lane),
             stream=stream,
@@ -172,8 +167,7 @@ class Connection:
         """See `Flow.drop`."""
         if answer := self.reader.drop(frame):
             self.client.answer(answer, self.broker.returns)
-        if not self._touched:
-            self.look()
+        self.look()
 
     def settle(self) -> None:
         """See `Flow.settle`."""
@@ -198,7 +192,7 @@ class Connection:
         if client.answered:
             client.answered = min(client.answered, down)
         share.decide(up, begun, max(broker.link.queued, client.answered))
-        if self.successor is not None and not self.waiting:
+        if self.successor is not None and not self.waits():
             self._shared.succession.pass_on(self)
         if client.ended or broker.ended:
             self._end()
@@ -214,7 +208,6 @@ class Connection:
         self.client.ended = True
         self._frames = None
         self._patience.end()
-        self._shared.pump.reactor.deadlines.cancel(self._deadline)
         self.client.link.close()
         self.broker.close()
         self.look()
@@ -226,16 +219,25 @@ class Connection:
         self._leaving = True
         self.look()
 
-    @property
-    def waiting(self) -> bool:
-        """Whether frames wait here, or the broker has not yet seen the end behind them."""
-        ends = self.client.ended and self.broker.phase is not Phase.UNBEGUN
-        return not self.broker.ended and (ends or self._frames is not None or self._undelivered)
+    def waits(self) -> bool:
+        """See `Successive.waits`."""
+        if not (self._waiting or self.client.ended or self.broker.ended):
+            self._frames = self.client.receive()
+            if self._frames is not None:
+                self.client.link.read(False)
+                self._shared.pump.unfinished(self)
+        return self._waiting
 
     def succeed(self) -> None:
         """See `Successive.succeed`."""
         if self._opening is not None:
             self._opening.succeed()
+
+    def followed(self) -> None:
+        """See `Successive.followed`."""
+        if self.client.read_last(paused=self._share.paused):
+            self._note("taken_over", "another connection has come with its identifier")
+        self.look()
 
     def give_way(self) -> bool:
         """See `Successive.give_way`."""
@@ -258,23 +260,17 @@ class Connection:
     # The client
 
     def _on_client(self, events: int) -> None:
-        try:
-            if events & WRITE:
-                self.client.link.flush()
-            if events & ~WRITE and self.client.link.reads:
-                self._read_client()
-        except Exception:
-            self._shared.pump.failed(self)
+        if events & WRITE:
+            self.client.link.flush()
+        if events & ~WRITE and self.client.link.reads:
+            self._read_client()
         if not self._touched:
             self.look()
 
     def _read_client(self) -> None:
-        if self.client.stream.shakes:
-            pump = self._shared.pump
-            if pump.handshakes >= HANDSHAKES:
-                self.look()
-                return
-            pump.handshakes += 1
+        if self.client.stream.shakes and not self._shared.pump.shakes():
+            self.look()
+            return
         frames = self.client.receive(READ_BYTES if self._opening is None else STRANGER_BYTES)
         if frames is not None:
             self._frames = frames
@@ -309,9 +305,7 @@ class Connection:
     # The broker
 
     def _connect(self) -> None:
-        header = b""
-        if self._spec.send_proxy:
-            header = proxy_header.write(self.client.endpoints)
+        header = proxy_header.write(self.client.endpoints) if self._spec.send_proxy else b""
         self.broker.connect(self._spec.server, header, self._dialled)
 
     def _dialled(self, reason: str | None) -> None:
@@ -321,15 +315,11 @@ class Connection:
 
     def _on_broker(self, events: int) -> None:
         link = self.broker.link
-        try:
-            if events & WRITE:
-                link.flush()
-            if events & ~WRITE and link.reads:
-                self._read_broker()
-        except Exception:
-            self._shared.pump.failed(self)
-        if not self._touched:
-            self.look()
+        if events & WRITE:
+            link.flush()
+        if events & ~WRITE and link.reads:
+            self._read_broker()
+        self.look()
 
     def _read_broker(self) -> None:
         returns = self.broker.returns
@@ -373,11 +363,9 @@ class Connection:
     def _end(self) -> None:
         """Do what is left to do when a side has ended."""
         gate, broker, client = self._shared.pump.gate, self.broker, self.client
-        deadlines = self._shared.pump.reactor.deadlines
         if broker.phase is Phase.ENDED:
             self._shared.journal.counts["undelivered"] += gate.lose(self.lane)
             self._patience.end()
-            deadlines.cancel(self._deadline)
             client.end()
             broker.close()
             if client.link.sock is None:
@@ -399,9 +387,13 @@ class Connection:
         elif broker.phase is Phase.CONNECTED:
             if self._hand_over is not None and not self._hand_over.done():
                 return
-            deadlines.cancel(self._deadline)
-            self._deadline = self._shared.pump.reactor.after(END_NS, self.fail)
-            broker.finish()
+            broker.finish(self.fail)
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether frames wait here, or the broker has not yet seen the end behind them."""
+        ends = self.client.ended and self.broker.phase is not Phase.UNBEGUN
+        return not self.broker.ended and (ends or self._frames is not None or self._undelivered)
 
     @property
     def _undelivered(self) -> bool:

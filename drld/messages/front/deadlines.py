@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 _FEW = 64
 """Cancelled deadlines that stay in the heap in any case."""
 
 
+class Owner(Protocol):
+    """A connection, as the object to which a call belongs."""
+
+    def fail(self) -> None:
+        """Close the connection, because its handling has raised an error."""
+
+
 class Deadline:
     """One call that is due at a time."""
 
-    __slots__ = ("act", "at_ns")
+    __slots__ = ("act", "at_ns", "owner")
 
-    def __init__(self, at_ns: int, act: Callable[[], None]) -> None:
+    def __init__(self, at_ns: int, act: Callable[[], None], owner: Owner | None) -> None:
         self.at_ns = at_ns
+        self.owner = owner
+        """The connection that an error in the call ends; None: it belongs to no connection."""
         self.act: Callable[[], None] | None = act
         """The function to call; None: the deadline was cancelled, or the call is done."""
 
@@ -31,9 +41,9 @@ class Deadlines:
         self._off = 0
         """The number of cancelled deadlines in the heap."""
 
-    def add(self, at_ns: int, act: Callable[[], None]) -> Deadline:
+    def add(self, at_ns: int, act: Callable[[], None], owner: Owner | None = None) -> Deadline:
         """Call `act` at this time or soon after."""
-        deadline = Deadline(at_ns, act)
+        deadline = Deadline(at_ns, act, owner)
         heappush(self._heap, deadline)
         return deadline
 
@@ -54,12 +64,12 @@ class Deadlines:
         """The time of the first deadline, or an earlier time; None: there is no deadline."""
         return self._heap[0].at_ns if self._heap else None
 
-    def run(self, now_ns: int) -> None:
-        """Make the calls that are due."""
+    def run(self, now_ns: int, guard: Callable[[Owner | None, Callable[[], None]], None]) -> None:
+        """Make the calls that are due; `guard` makes each, and handles its errors."""
         while self._heap and self._heap[0].at_ns <= now_ns:
             deadline = heappop(self._heap)
             act, deadline.act = deadline.act, None
             if act is None:
                 self._off -= 1
             else:
-                act()
+                guard(deadline.owner, act)

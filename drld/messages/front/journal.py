@@ -16,6 +16,7 @@ REASONS = (
     "malformed",
     "unreachable",
     "broker_malformed",
+    "taken_over",
     "undelivered",
 )
 """The names of the counts. `undelivered` counts messages, all others count connections."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from drld.messages.front.deadlines import Deadline
-from drld.messages.front.reactor import READ, WRITE, Handler, Reactor
+from drld.messages.front.reactor import READ, WRITE, Handler, OwnReactor
 from drld.messages.spec import Address
 
 READ_BYTES = 32_768
@@ -46,7 +46,7 @@ class Link:
         "sock",
     )
 
-    def __init__(self, reactor: Reactor, handler: Handler) -> None:
+    def __init__(self, reactor: OwnReactor, handler: Handler) -> None:
         """Begin without a socket; `handler` gets the events of the socket."""
         self._reactor = reactor
         self._handler = handler
@@ -94,7 +94,7 @@ class Link:
             sock.close()
             self._cancel()
             retry = partial(self.connect, address, done)
-            self._deadline = self._reactor.deadlines.add(self._reactor.clock() + _RETRY_NS, retry)
+            self._deadline = self._reactor.after(_RETRY_NS, retry)
         elif refusal == errno.EINPROGRESS:
             handler, self._handler = self._handler, partial(self._connecting, done)
             self._after_connecting = handler
@@ -212,7 +212,7 @@ class Link:
             self._reactor.unwatch(self.sock.fileno())
             self._mask = 0
         self._cancel()
-        self._deadline = self._reactor.deadlines.add(self._reactor.clock() + within_ns, self.close)
+        self._deadline = self._reactor.after(within_ns, self.close)
         self.reads = True
         self._finish()
         self._update()
@@ -248,7 +248,7 @@ class Link:
             self.shutdown()
 
     def _cancel(self) -> None:
-        self._reactor.deadlines.cancel(self._deadline)
+        self._reactor.cancel(self._deadline)
 
     def _update(self) -> None:
         """Make the reactor watch for the events that are wanted now."""

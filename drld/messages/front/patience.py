@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drld.messages.front.deadlines import Deadline
-from drld.messages.front.reactor import Reactor
+from drld.messages.front.reactor import OwnReactor
 from drld.model import NS_PER_S
 
 OPENING_NS = 10 * NS_PER_S
@@ -29,7 +29,7 @@ class Patience:
 
     __slots__ = ("_frame", "_give_up", "_opening", "_reactor", "_seen")
 
-    def __init__(self, reactor: Reactor, give_up: Callable[[str], None]) -> None:
+    def __init__(self, reactor: OwnReactor, give_up: Callable[[str], None]) -> None:
         """Begin without a limit; `give_up` gets the claim that says what took too long."""
         self._reactor = reactor
         self._give_up = give_up
@@ -44,7 +44,7 @@ class Patience:
 
     def opened(self) -> None:
         """End the limit of the opening: it is complete, or waits for another connection."""
-        self._reactor.deadlines.cancel(self._opening)
+        self._reactor.cancel(self._opening)
 
     def frame(self, offset: int, begun: Callable[[], int | None]) -> None:
         """Limit the time of a frame that has begun; at most one frame is looked at.
@@ -61,7 +61,7 @@ class Patience:
     def end(self) -> None:
         """End all limits."""
         self.opened()
-        self._reactor.deadlines.cancel(self._frame)
+        self._reactor.cancel(self._frame)
 
     def _look(self, begun: Callable[[], int | None]) -> None:
         self._frame = None

@@ -15,6 +15,12 @@ events and frames beyond that for the next turn, which begins with them. So no c
 behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
 their time.
 
+After a stop of the daemon, all sockets are ready, with more frames than these. Charged in several
+turns, conforming messages would wait: a bucket that has taken in a later message is not as full as
+it was. So if the first frame of a socket is older than `READ_NS`, the turn has no bound on frames:
+it reads all sockets that are ready once, for `READ_NS` at most. Only messages beyond that time, or
+beyond `drld.messages.front.link.READ_BYTES` of a socket, come in a later turn.
+
 Turns follow each other without the event loop only while several sockets are ready, or something is
 left to do. Messages that come one by one would cost a second turn each, which finds nothing.
 """
@@ -32,6 +38,7 @@ import trio
 
 from drld.log_event import event
 from drld.messages.frame import Frame
+from drld.messages.front.deadlines import Owner
 from drld.messages.front.reactor import Reactor
 from drld.messages.gate import Fate, Gate, Lane
 
@@ -44,9 +51,11 @@ FLOW_FRAMES = 128
 BUDGET_NS = 2_000_000
 """The time of turns after which other tasks run."""
 READ_NS = 20_000_000
-"""The time for which a turn reads sockets; a tick of the engine may be so late. When a daemon has
-stood still, all its clients are ready at once, and only the frames of one turn are sorted together.
-So the time is enough for some hundred clients."""
+"""The time for which a turn reads sockets; a tick of the engine may be so late. It is enough for
+some thousand frames."""
+
+HANDSHAKES = 4
+"""Steps of TLS handshakes in a turn; one takes about 1 ms with RSA of 2048 bits."""
 
 _arrival = itemgetter(0)
 
@@ -58,7 +67,7 @@ class Source(Protocol):
         """Take in the times that are known: at the start of each turn."""
 
 
-class Flow(Protocol):
+class Flow(Owner, Protocol):
     """The part of a connection that the pump uses."""
 
     lane: Lane
@@ -75,16 +84,13 @@ class Flow(Protocol):
     def settle(self) -> None:
         """Send the output, and decide what to do next: at the end of a turn."""
 
-    def fail(self) -> None:
-        """Close the connection, because its handling has raised an error."""
-
 
 class Pump:
     """Moves the messages of all brokers of a daemon."""
 
     def __init__(self, gate: Gate, clock: Callable[[], int]) -> None:
         """Begin without connections; `clock` is monotonic time in ns."""
-        self.reactor = Reactor(clock)
+        self.reactor = Reactor(clock, self.failed)
         self.gate = gate
         self.sources: list[Source] = []
         """The sources of arrival times."""
@@ -94,13 +100,13 @@ class Pump:
         """The frames of this turn with their arrival times, in the order of each connection."""
         self.read_ns = 0
         """The time at which this turn began."""
-        self.handshakes = 0
-        """The number of steps of TLS handshakes in this turn."""
         self.errors = 0
-        """The number of connections that ended because of an error in the program."""
+        """The number of errors in the program; each has ended the connection that it was in."""
         self._events: deque[tuple[int, int]] = deque()
         self._unfinished: deque[Flow] = deque()
         self._touched: list[Flow] = []
+        self._handshakes = 0
+        """The number of steps of TLS handshakes in this turn."""
         self._closed = False
 
     def touch(self, flow: Flow) -> None:
@@ -110,6 +116,11 @@ class Pump:
     def unfinished(self, flow: Flow) -> None:
         """Let the next turn take more frames of a connection."""
         self._unfinished.append(flow)
+
+    def shakes(self) -> bool:
+        """Count a step of a TLS handshake; return whether this turn has time for it."""
+        self._handshakes += 1
+        return self._handshakes <= HANDSHAKES
 
     def wake(self) -> None:
         """Begin a turn in time: the gate has changed, or a connection outside of a turn."""
@@ -131,26 +142,14 @@ class Pump:
         """Do all that is possible now; return whether another turn is likely to have work."""
         reactor, arrived = self.reactor, self.arrived
         self.read_ns = reactor.clock()
-        self.handshakes = 0
+        self._handshakes = 0
         for source in self.sources:
             source.drain()
-        unfinished, events = self._unfinished, self._events
-        for _ in range(len(unfinished)):
-            if len(arrived) >= TURN_FRAMES:
-                break
-            self._guard(unfinished[0], unfinished.popleft().take)
-        if not events:
-            events.extend(reactor.events())
-        several = len(events) > 1
-        until_ns = self.read_ns + READ_NS
-        while events and len(arrived) < TURN_FRAMES:
-            reactor.handle(*events.popleft())
-            if events and reactor.clock() >= until_ns:
-                break
+        several = self._read()
         if arrived:
             self._offer()
         now_ns = reactor.clock()
-        reactor.deadlines.run(now_ns)
+        reactor.deadlines.run(now_ns, self._guard)
         due_ns = self.gate.due_ns
         if due_ns is not None and due_ns <= now_ns:
             self._release(now_ns)
@@ -159,22 +158,53 @@ class Pump:
             flow = touched.pop()
             self._guard(flow, flow.settle)
         reactor.wake(self.gate.due_ns)
-        return several or bool(events or unfinished)
+        return several or bool(self._events or self._unfinished)
 
     def close(self) -> None:
         """Close the descriptors."""
         self._closed = True
         self.reactor.close()
 
+    def _read(self) -> bool:
+        """Read sockets, up to the bounds of a turn; return whether several are ready."""
+        reactor, arrived = self.reactor, self.arrived
+        unfinished, events = self._unfinished, self._events
+        for _ in range(len(unfinished)):
+            if len(arrived) >= TURN_FRAMES:
+                break
+            self._take()
+        if not events:
+            events.extend(reactor.events())
+        several = len(events) > 1
+        until_ns, late_ns = self.read_ns + READ_NS, self.read_ns - READ_NS
+        # Frames that were left over may be old although the daemon is in time.
+        first, late = len(arrived), False
+        while events and (late or len(arrived) < TURN_FRAMES):
+            reactor.handle(*events.popleft())
+            if events and reactor.clock() >= until_ns:
+                break
+            late = late or (len(arrived) > first and arrived[first][0] < late_ns)
+        while late and unfinished and reactor.clock() < until_ns:
+            self._take()
+        return several
+
+    def _take(self) -> None:
+        """Take more frames of the first connection that has some."""
+        flow = self._unfinished.popleft()
+        self._guard(flow, flow.take)
+
     def _offer(self) -> None:
         arrived, offer = self.arrived, self.gate.offer
         arrived.sort(key=_arrival)
         for at_ns, flow, frame in arrived:
-            fate = offer(flow.lane, frame, at_ns)
-            if fate is Fate.FORWARD:
-                flow.forward(frame)
-            elif fate is Fate.DROP:
-                flow.drop(frame)
+            try:
+                fate = offer(flow.lane, frame, at_ns)
+                if fate is Fate.FORWARD:
+                    flow.forward(frame)
+                elif fate is Fate.DROP:
+                    flow.drop(frame)
+            except Exception:
+                self.failed(flow)
         arrived.clear()
 
     def _release(self, now_ns: int) -> None:
@@ -182,20 +212,25 @@ class Pump:
         # The next turn goes on with the frames that are left.
         for lane, frame, fate in islice(self.gate.release(now_ns), TURN_FRAMES):
             flow = flows[lane]
-            if fate is Fate.DROP:
-                flow.drop(frame)
-            else:
-                flow.forward(frame)
+            try:
+                if fate is Fate.DROP:
+                    flow.drop(frame)
+                else:
+                    flow.forward(frame)
+            except Exception:
+                self.failed(flow)
 
-    def _guard(self, flow: Flow, act: Callable[[], None]) -> None:
-        """Act for a connection; an error of the program ends this connection alone."""
+    def _guard(self, owner: Owner | None, act: Callable[[], None]) -> None:
+        """Act for a connection, or for none; an error of the program ends this connection alone."""
         try:
             act()
         except Exception:
-            self.failed(flow)
+            self.failed(owner)
 
-    def failed(self, flow: Flow) -> None:
-        """End a connection whose handling has raised an exception; the caller handles it."""
+    def failed(self, owner: Owner | None) -> None:
+        """Log and count the exception that the caller handles, and end the connection of it."""
         self.errors += 1
-        log.exception("error in a connection, which ends", extra=event("broker.error"))
-        flow.fail()
+        where = "outside of connections" if owner is None else "in a connection, which ends"
+        log.exception("error %s", where, extra=event("broker.error"))
+        if owner is not None:
+            owner.fail()

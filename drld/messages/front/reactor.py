@@ -2,6 +2,9 @@
 
 The descriptor of the reactor is readable when a socket is ready or the next deadline has come. So
 one task can wait for all of them.
+
+Handlers and deadlines belong to a connection, or to none. An error in one of them ends its
+connection alone.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import select
 from collections.abc import Callable
 from typing import TypeAlias
 
-from drld.messages.front.deadlines import Deadline, Deadlines
+from drld.messages.front.deadlines import Deadline, Deadlines, Owner
 from drld.messages.front.timer import Timer
 
 Handler: TypeAlias = Callable[[int], None]
@@ -18,29 +21,35 @@ Handler: TypeAlias = Callable[[int], None]
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
-_MOST_EVENTS = 256
-"""The most events of one call. The kernel goes round the sockets that are ready."""
+_MOST_EVENTS = 1024
+"""The most events of one call, 12 kB. The kernel goes round the sockets that are ready."""
 
 
 class Reactor:
     """An epoll descriptor, a timer, and handlers of events."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Begin without sockets; `clock` is monotonic time in ns."""
+    def __init__(self, clock: Callable[[], int], failed: Callable[[Owner | None], None]) -> None:
+        """Begin without sockets.
+
+        Args:
+            clock: monotonic time, ns.
+            failed: is called while an exception of a handler is handled, with its connection.
+        """
         self.clock = clock
+        self._failed = failed
         self.deadlines = Deadlines()
         self._epoll = select.epoll()
         self._timer = Timer()
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, tuple[Handler, Owner | None]] = {}
         self.watch(self._timer.fileno(), READ, self._timed)
 
     def fileno(self) -> int:
         """The reactor's own descriptor, to wait for."""
         return self._epoll.fileno()
 
-    def watch(self, fd: int, mask: int, handler: Handler) -> None:
+    def watch(self, fd: int, mask: int, handler: Handler, owner: Owner | None = None) -> None:
         """Watch a descriptor for these events."""
-        self._handlers[fd] = handler
+        self._handlers[fd] = handler, owner
         self._epoll.register(fd, mask)
 
     def change(self, fd: int, mask: int) -> None:
@@ -58,8 +67,12 @@ class Reactor:
 
     def handle(self, fd: int, events: int) -> None:
         """Call the handler of a descriptor, if it is still watched."""
-        if (handler := self._handlers.get(fd)) is not None:
-            handler(events)
+        if (found := self._handlers.get(fd)) is not None:
+            handler, owner = found
+            try:
+                handler(events)
+            except Exception:
+                self._failed(owner)
 
     def wake(self, at_ns: int | None) -> None:
         """Make the descriptor readable at this time, or at the first deadline if that is sooner."""
@@ -68,9 +81,9 @@ class Reactor:
             at_ns = first
         self._timer.set(at_ns)
 
-    def after(self, delay_ns: int, act: Callable[[], None]) -> Deadline:
+    def after(self, delay_ns: int, act: Callable[[], None], owner: Owner | None = None) -> Deadline:
         """Call `act` after this time, unless the deadline is cancelled."""
-        return self.deadlines.add(self.clock() + delay_ns, act)
+        return self.deadlines.add(self.clock() + delay_ns, act, owner)
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -79,3 +92,33 @@ class Reactor:
 
     def _timed(self, events: int) -> None:  # noqa: ARG002 -- there is one kind
         self._timer.clear()
+
+
+class OwnReactor:
+    """The reactor, as one connection uses it: handlers and deadlines belong to the connection."""
+
+    __slots__ = ("_owner", "_reactor")
+
+    def __init__(self, reactor: Reactor, owner: Owner) -> None:
+        self._reactor = reactor
+        self._owner = owner
+
+    def watch(self, fd: int, mask: int, handler: Handler) -> None:
+        """See `Reactor.watch`."""
+        self._reactor.watch(fd, mask, handler, self._owner)
+
+    def after(self, delay_ns: int, act: Callable[[], None]) -> Deadline:
+        """See `Reactor.after`."""
+        return self._reactor.after(delay_ns, act, self._owner)
+
+    def change(self, fd: int, mask: int) -> None:
+        """See `Reactor.change`."""
+        self._reactor.change(fd, mask)
+
+    def unwatch(self, fd: int) -> None:
+        """See `Reactor.unwatch`."""
+        self._reactor.unwatch(fd)
+
+    def cancel(self, deadline: Deadline | None) -> None:
+        """See `Deadlines.cancel`."""
+        self._reactor.deadlines.cancel(deadline)

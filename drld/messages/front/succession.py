@@ -2,7 +2,8 @@
 
 A broker of MQTT ends a client's connection when another connection comes with the same identifier.
 Messages that wait in the older connection would then be lost. So the CONNECT of the newer one waits
-until no frame of the older one waits.
+until no frame of the older one waits. A client that floods the older one cannot keep it waiting:
+once the newer one has come, drld reads no more of the older one than what has arrived.
 
 Messages may wait for longer than a client waits for its CONNACK: it gives up, and tries again. A
 try that waits and has brought nothing but its CONNECT ends when the next one comes, as the broker
@@ -24,13 +25,12 @@ class Successive(Flow, Protocol):
     successor: Successive | None
     """The next connection of the same client, if that one waits for this one."""
 
-    @property
-    def waiting(self) -> bool:
-        """Whether frames of this connection wait."""
+    def waits(self) -> bool:
+        """Read what has come if no frame waits; return whether frames of this connection wait."""
         ...
 
-    def look(self) -> None:
-        """Settle in this turn: the connection has a successor now."""
+    def followed(self) -> None:
+        """Read no more than what has come, and settle in this turn: there is a successor now."""
 
     def succeed(self) -> None:
         """Go on: no frame of the older connection waits any more."""
@@ -66,7 +66,7 @@ class Succession:
         if (oldest := self._older.get(older)) is not None and older.give_way():
             del self._older[older]
             older = oldest
-        elif not older.waiting:
+        elif not older.waits():
             return False
         self._follow(older, connection)
         return True
@@ -93,4 +93,4 @@ class Succession:
         """Let a connection wait for an older one."""
         self._older[newer] = older
         older.successor = newer
-        older.look()
+        older.followed()

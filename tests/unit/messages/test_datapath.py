@@ -201,11 +201,12 @@ def test_shadow_mode_counts_what_would_have_waited_and_for_how_long() -> None:
     assert shadow.gate.held_bytes == 0
 
 
-def test_a_flood_in_shadow_mode_is_forgotten_when_the_rate_changes() -> None:
-    limit = message_limit(rate=10, burst=1, mode=Mode.SHADOW)
+@pytest.mark.parametrize("by", [None, ByClient.ADDRESS])
+def test_a_flood_in_shadow_mode_is_forgotten_when_the_rate_changes(by: ByClient | None) -> None:
+    limit = message_limit(rate=10, burst=1, mode=Mode.SHADOW, client=by)
     made = datapath(limit)
-    lane = made.gate.lane("mqtt")
-    offered(made, lane, "a", "a" * 1001, 0)
+    offered(made, made.gate.lane("mqtt", "10.0.0.1"), "a", "a" * 1001, 0)
+    offered(made, made.gate.lane("mqtt", "10.0.0.2"), "a", "a" * (by is not None), 0)
     made.flush(NS_PER_S)
     assert made.waits(1).waiting == 990
     attach(made, with_policy(limit, interval_ns=10**8), now_ns=NS_PER_S)

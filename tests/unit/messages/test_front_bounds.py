@@ -17,10 +17,10 @@ import trio
 from drld.errors import DatapathError
 from drld.messages.front.broker_front import BrokerFront
 from drld.messages.front.coarse_stamps import ReadStamps
-from drld.messages.front.connection import HANDSHAKES
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.listeners import BACKLOG
 from drld.messages.front.memory import MOST_QUEUED
+from drld.messages.front.pump import HANDSHAKES
 from drld.messages.front.tls import Tls
 from drld.messages.nats import MAX_INFO
 from drld.messages.spec import Excess

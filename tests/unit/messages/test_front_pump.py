@@ -5,17 +5,19 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from drld.messages.datapath import MessageDatapath
 from drld.messages.frame import Frame, Place
-from drld.messages.front.deadlines import Deadlines
-from drld.messages.front.pump import READ_NS, TURN_FRAMES, Pump
+from drld.messages.front.deadlines import Deadlines, Owner
+from drld.messages.front.pump import FLOW_FRAMES, READ_NS, TURN_FRAMES, Pump
 from drld.messages.front.reactor import READ
 from drld.messages.front.timer import Timer
 from drld.messages.gate import Lane
+from drld.messages.spec import Excess
 from drld.messages.topics import Topic
 from tests.unit.messages.made import datapath, message_limit
 
@@ -28,17 +30,23 @@ class Flow:
         self.log = log
         self.frames = [*frames]
         self.lane: Lane = pump.gate.lane("mqtt", "")
+        self.topic = "a"
+        """The topic of its messages; empty: they are named as their topics."""
+        self.most = FLOW_FRAMES
+        """The most frames that it adds at a time."""
         self.settled = 0
         self.failed = 0
         pump.flows[self.lane] = self
         pump.unfinished(self)
 
     def take(self) -> None:
-        for at_ns, name in self.frames:
+        taken, self.frames = self.frames[: self.most], self.frames[self.most :]
+        for at_ns, name in taken:
             self.pump.arrived.append(
-                (at_ns, self, Frame(name.encode(), 0, Topic("a"), Place.KEEPS))
+                (at_ns, self, Frame(name.encode(), 0, Topic(self.topic or name), Place.KEEPS))
             )
-        self.frames.clear()
+        if self.frames:
+            self.pump.unfinished(self)
         self.pump.touch(self)
 
     def forward(self, frame: Frame) -> None:
@@ -55,10 +63,15 @@ class Flow:
 
 
 class Broken(Flow):
-    """One in which the program has a mistake."""
+    """One in which the program has a mistake, in the method of this name."""
 
-    def take(self) -> None:
-        raise ZeroDivisionError
+    def __init__(self, wrong: str, pump: Pump, log: list[str], *frames: tuple[int, str]) -> None:
+        super().__init__(pump, log, *frames)
+
+        def divide(*_: Frame) -> None:
+            raise ZeroDivisionError
+
+        setattr(self, wrong, divide)
 
 
 def made(*, burst: float = 1, rate: float = 1000) -> tuple[Pump, MessageDatapath]:
@@ -114,12 +127,43 @@ def test_a_turn_takes_so_many_frames_and_the_next_one_goes_on() -> None:
     log: list[str] = []
     now_ns = time.monotonic_ns()
     flows = [Flow(pump, log, *[(now_ns, "x")] * TURN_FRAMES) for _ in range(3)]
+    for flow in flows:
+        flow.most = TURN_FRAMES
     for turn in range(1, 4):
         assert pump.turn() is (turn < 3)
         assert len(log) == turn * TURN_FRAMES
     assert [flow.settled for flow in flows] == [1, 1, 1]
     assert not pump.turn()
     pump.close()
+
+
+@pytest.mark.parametrize(("age_ns", "whole"), [(READ_NS, False), (READ_NS + 1, True)])
+def test_what_came_while_the_daemon_stood_still_is_sorted_as_a_whole(
+    age_ns: int, whole: bool
+) -> None:
+    """The sockets have more frames than a turn takes, and each has more than a connection's."""
+    now_ns = 10**15
+    pump = Pump(datapath(now_ns=now_ns).gate, lambda: now_ns)
+    log: list[str] = []
+    ends = [socket.socketpair() for _ in range(6)]
+    numbers = range(6 * 2 * FLOW_FRAMES)
+
+    def read(flow: Flow, at: int, _: int) -> None:
+        ends[at][1].recv(1)
+        flow.frames = [(now_ns - age_ns + number, f"{number}") for number in numbers[at::6]]
+        flow.take()
+
+    for at, (here, there) in enumerate(ends):
+        pump.reactor.watch(there.fileno(), READ, partial(read, Flow(pump, log), at))
+        here.send(b"x")
+    while pump.turn():
+        pass
+    assert sorted(log, key=int) == [f"{number}" for number in numbers]
+    assert (log == sorted(log, key=int)) is whole
+    pump.close()
+    for pair in ends:
+        for end in pair:
+            end.close()
 
 
 def test_a_lone_event_takes_one_turn_and_several_take_another() -> None:
@@ -168,18 +212,82 @@ def test_a_turn_reads_no_further_socket_once_its_time_is_over() -> None:
             end.close()
 
 
+@pytest.mark.parametrize("wrong", ["take", "forward", "settle"])
 def test_an_error_ends_the_connection_that_it_came_from_and_no_other(
-    caplog: pytest.LogCaptureFixture,
+    wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     pump, _ = made(burst=10)
     log: list[str] = []
-    broken = Broken(pump, log)
+    broken = Broken(wrong, pump, log, (time.monotonic_ns(), "broken"))
     sound = Flow(pump, log, (time.monotonic_ns(), "sound"))
     pump.turn()
     assert (broken.failed, sound.failed, pump.errors) == (1, 0, 1)
-    assert log == ["sound"]
+    assert log[-1] == "sound"
     assert "error in a connection" in caplog.text
     pump.close()
+
+
+@pytest.mark.parametrize("wrong", ["forward", "drop"])
+def test_an_error_with_a_frame_that_has_waited_ends_its_connection_and_no_other(wrong: str) -> None:
+    """The frame that waits leaves as the limit changes, or behind it one that is dropped."""
+    now_ns = time.monotonic_ns()
+    found = datapath(
+        message_limit("wait", rate=0.001, burst=1),
+        message_limit("drop", id=2, excess=Excess.DROP, rate=0.001, burst=1),
+        now_ns=now_ns,
+    )
+    pump, log = Pump(found.gate, time.monotonic_ns), list[str]()
+    names = ("wait", "wait", "drop", "drop")
+    broken = Broken(wrong, pump, log, *((now_ns, name) for name in names))
+    sound = Flow(pump, log, (now_ns, "wait"))
+    broken.topic = sound.topic = ""
+    pump.turn()
+    found.attach((), time.monotonic_ns())
+    pump.turn()
+    assert (broken.failed > 0, sound.failed) == (True, 0)
+    assert pump.errors == broken.failed
+    assert log[-1] == "wait"
+    pump.close()
+
+
+def test_an_error_in_a_deadline_ends_its_connection_and_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pump, _ = made()
+    flow, log = Flow(pump, []), list[int]()
+    for owner in (flow, None):
+        pump.reactor.after(0, lambda: log.append(1 // 0), owner)
+    pump.reactor.after(0, partial(log.append, 1))
+    pump.turn()
+    assert (flow.failed, pump.errors, log) == (1, 2, [1])
+    assert "error in a connection" in caplog.text
+    assert "error outside of connections" in caplog.text
+    pump.close()
+
+
+def test_an_error_in_a_handler_ends_its_connection_and_no_other() -> None:
+    """A socket that connects or ends has a handler of its link, and not of its connection."""
+    pump, _ = made()
+    flow = Flow(pump, [])
+    here, there = socket.socketpair()
+
+    def divide(_: int) -> None:
+        there.recv(1)
+        raise ZeroDivisionError
+
+    pump.reactor.watch(there.fileno(), READ, divide, flow)
+    here.send(b"x")
+    pump.turn()
+    assert (flow.failed, pump.errors) == (1, 1)
+    pump.close()
+    here.close()
+    there.close()
+
+
+def act(owner: Owner | None, deed: Callable[[], None]) -> None:
+    """Make a call of a deadline."""
+    assert owner is None
+    deed()
 
 
 def test_deadlines_are_met_in_their_order_unless_called_off() -> None:
@@ -188,15 +296,15 @@ def test_deadlines_are_met_in_their_order_unless_called_off() -> None:
     off = [deadlines.add(at_ns, lambda: log.append(-1)) for at_ns in range(5, 505)]
     for deadline in off:
         deadlines.cancel(deadline)
-    deadlines.run(9)
+    deadlines.run(9, act)
     assert log == []
-    deadlines.run(20)
+    deadlines.run(20, act)
     assert log == [10, 20]
     assert deadlines.next_ns == 30
     deadlines.cancel(kept[1])  # It is done.
-    deadlines.run(30)
+    deadlines.run(30, act)
     assert log == [10, 20, 30]
-    deadlines.run(1000)
+    deadlines.run(1000, act)
     assert deadlines.next_ns is None
 
 

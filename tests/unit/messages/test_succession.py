@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+
+import trio
+
 from drld.messages.front.connection import Connection
 from drld.messages.front.patience import OPENING_NS
 from testbed.messages.servers import Server
@@ -31,6 +36,63 @@ async def test_a_client_that_comes_back_loses_nothing_of_its_older_connection(
             await client.vanish()
         await observer.until(6)
         assert observer.numbers("limited/a") == [*range(6)]
+
+
+async def test_a_client_that_floods_keeps_no_newer_connection_waiting(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """A broker ends the older one when the newer one comes: session takeover."""
+    async with front(server, "mqtt", message_limit("limited/#", rate=50, burst=1)) as running:
+        older = await clients.open(running, "same")
+        await older.send(b"".join(publish("limited/a", b"%d" % number) for number in range(10)))
+        await running.until_waiting(1)
+        newer = await clients.dial(running)
+        await newer.send(connect("same"))
+
+        async def flood() -> None:
+            number = 10
+            with suppress(trio.BrokenResourceError):
+                while True:
+                    await older.send(publish("limited/a", b"%d" % number))
+                    number += 1
+                    await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            assert await newer.receive() == (2, 0, b"\0\0")
+            # Nor does it end the newer one, or come back into it.
+            await newer.send(publish("free", b"x", 1, 1))
+            await newer.acknowledged([1], 1)
+            nursery.cancel_scope.cancel()
+        await until(lambda: len(running.broker.connections) == 1)
+        await observer.until(11)
+        heard = observer.numbers("limited/a")
+        assert heard == [*range(len(heard))]
+        assert running.broker.journal.counts["taken_over"] == 1
+
+
+async def test_a_client_that_floods_and_leaves_loses_nothing_when_it_comes_back(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """Most of its messages are in the buffer of its own host when the newer connection comes."""
+    messages = 200
+    async with front(server, "mqtt", SLOW, hold=1 << 16) as running:
+        older = await clients.open(running, "same")
+        assert isinstance(older.stream, trio.SocketStream)
+        # trio has it hold no more than 16 kB that are not sent.
+        older.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 1 << 30)
+        payload = b" " * 1024
+        for number in range(messages):
+            await older.send(publish("limited/a", b"%d" % number + payload))
+        await older.send(DISCONNECT)
+        await running.until_waiting(1)
+        await until(lambda: running.broker.memory.held > 1 << 14)
+        await older.vanish()
+        newer = await come_back(running, clients)
+        no_limit(running)
+        assert await newer.receive() == (2, 0, b"\0\0")
+        await observer.until(messages)
+        assert observer.numbers("limited/a") == [*range(messages)]
 
 
 async def with_one_that_waits(running: Front, clients: Clients) -> None:
