@@ -6,9 +6,9 @@ Strangers may choose the pairs, so their size is bounded before any other code r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import TypeAlias
 
+from drld.client.protocol.long_value import shortened
 from drld.errors import InputError
 
 Descriptor: TypeAlias = Mapping[str, str]
@@ -16,10 +16,6 @@ Descriptor: TypeAlias = Mapping[str, str]
 MAX_PAIRS = 8
 MAX_BYTES = 256
 """The most bytes of all names and values of a descriptor together, in UTF-8."""
-MAX_VALUE_BYTES = 64
-"""The most bytes of a value that is used as it is. A longer one, such as a token, is replaced by
-its digest on every front, so a key has one bucket."""
-_DIGEST_BYTES = 16
 _SHOWN = 64
 """The most characters of a name in an error."""
 RESERVED = ("namespace", "cost", "bytes", "caller", "at_least", "charge", "refused")
@@ -56,24 +52,6 @@ def check(descriptor: Mapping[str, object]) -> Descriptor:
     if size > MAX_BYTES:
         raise TooLargeError(f"a descriptor must have {MAX_BYTES} bytes at most (got {size})")
     return found
-
-
-def shortened(value: str) -> str:
-    """Return a value, or its digest if it is too long or not UTF-8.
-
-    Bytes that are not UTF-8 are those that `surrogateescape` stands for.
-    """
-    if len(value) <= MAX_VALUE_BYTES // 4 and value.isascii():
-        return value
-    data = value.encode("utf-8", "surrogateescape")
-    try:
-        data.decode()
-        sound = True
-    except UnicodeDecodeError:
-        sound = False
-    if sound and len(data) <= MAX_VALUE_BYTES:
-        return value
-    return f"#{blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
 def shown(name: str) -> str:

@@ -12,6 +12,7 @@ from hashlib import blake2s
 from math import gcd
 from typing import NamedTuple
 
+from drld.client.protocol.long_value import shortened
 from drld.gossip.health.config_digest import canonical
 from drld.model import NS_PER_S
 from drld.policy import Keyed, Mode
@@ -25,7 +26,6 @@ from drld.requests.buckets.queue import Queue
 from drld.requests.buckets.replica import Replica
 from drld.requests.buckets.spread import flat, least_informed
 from drld.requests.buckets.urgency import FrequencyAnalysis, Slack
-from drld.requests.descriptor import shortened
 from drld.requests.keys import SEPARATOR, KeyHash
 from drld.requests.quantity import quota
 from drld.requests.spec import ITEM, REQUESTS, match_of

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from drld.requests.descriptor import MAX_BYTES, MAX_VALUE_BYTES, Descriptor
+from drld.client.protocol.long_value import MAX_VALUE_BYTES
+from drld.requests.descriptor import MAX_BYTES, Descriptor
 
 T = TypeVar("T")
 _MAX_CHOICES = 64

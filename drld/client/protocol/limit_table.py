@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from drld.client.protocol.frame import Kind, frame
+from drld.client.protocol.long_value import shortened
 from drld.errors import WireError
 
 _MAX_WHOLE = 2**63 - 1
@@ -51,7 +52,10 @@ class LimitInfo:
         """Return whether a request falls under the limit."""
         return (
             namespace == self.namespace
-            and self.where.items() <= descriptor.items()
+            and all(
+                name in descriptor and shortened(descriptor[name]) == value
+                for name, value in self.where.items()
+            )
             and all(name in descriptor for name in self.per)
         )
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from drld.client.protocol.long_value import shortened
 from drld.model import NS_PER_S
 from drld.requests import answer, descriptor
 from drld.requests.caller import Client, caller_of
@@ -124,7 +125,7 @@ def _pairs(each: Mapping[str, Any]) -> dict[str, str]:
         name = entry.get("key", "")
         if name in pairs:
             raise _invalid("entries: a key must not be given twice: set descriptor_key")
-        pairs[name] = descriptor.shortened(entry.get("value", ""))
+        pairs[name] = shortened(entry.get("value", ""))
     if address := pairs.get("remote_address"):
         # As a caller: one host commonly has the IPv6 addresses of a /64.
         pairs["remote_address"] = _caller_of(Client(address), (), ())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 from urllib.parse import urlencode
 
+from drld.client.protocol.long_value import shortened
 from drld.errors import InputError
 from drld.model import NS_PER_S, Enforcement
 from drld.planes.explanation import CapturedItem, Explanation, Words, row, tried
@@ -18,7 +19,6 @@ from drld.police.policer import Policer
 from drld.requests import log
 from drld.requests.cost import amount_under, oversized, too_large
 from drld.requests.datapath import CALLER
-from drld.requests.descriptor import shortened
 from drld.requests.model import Request
 from drld.requests.question import of_query
 from drld.requests.spec import RequestMatch, match_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from drld.client.protocol.check_codec import ADMITTED, ERROR, REMAINING
 from drld.client.protocol.conversation import Conversation
 from drld.client.protocol.frame import HEAD, MAX_BODY_BYTES, MAX_CHECKS, Frames, Kind, frame
 from drld.client.protocol.limit_table import LimitInfo, LimitTable, table_frame
+from drld.client.protocol.long_value import shortened
 from drld.client.protocol.model import Answer, Question
 from drld.errors import InputError, WireError
 
@@ -166,6 +167,10 @@ def test_the_table_of_limits_is_read_as_it_was_written() -> None:
     table = LimitTable((INFO,), 3)
     assert greeted().receive(table_frame(table.limits, 3)) == [table]
     assert INFO.covers("api", {"plan": "free", "user": "bob"})
+    token = "x" * 65
+    long = replace(INFO, where={"plan": shortened(token)})
+    assert long.covers("api", {"plan": token, "user": "bob"})
+    assert not long.covers("api", {"plan": f"{token}x", "user": "bob"})
     assert not INFO.covers("api", {"plan": "free"})
     assert not INFO.covers("api", {"user": "bob"})
     assert not INFO.covers("other", {"plan": "free", "user": "bob"})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drld.client.protocol.long_value import shortened
 from drld.errors import InputError
 from drld.model import NS_PER_S
-from drld.requests import descriptor
 from drld.requests.log import MAX_LINE, requests
 from drld.requests.model import Request
 
@@ -36,7 +36,7 @@ def test_an_access_log() -> None:
     assert own == [(AT_NS, Request("web", pairs, 2, 9, "192.0.2.7"))]
 
 
-LONG = descriptor.shortened("/" + "x" * 300)
+LONG = shortened("/" + "x" * 300)
 
 
 @pytest.mark.parametrize(
