@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -38,7 +39,13 @@ def main(argv: list[str] | None = None) -> int:
         file = printable(str(args.config))
         for line in remarks(spec):
             print(f"{file}: {printable(line)}", file=sys.stderr)
-        print(f"{file}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})")
+        try:
+            print(f"{file}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})", flush=True)
+        except OSError as error:
+            # What is left in the buffer can go nowhere: Python would complain about it at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            print(f"drld: standard output: {error.strerror}", file=sys.stderr)
+            return 1
         return 0
     daemon = None
     try:

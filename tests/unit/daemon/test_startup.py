@@ -12,6 +12,7 @@ import pytest
 
 from drld.daemon.startup import claim_name
 from drld.errors import ConfigError
+from tests.unit.config.good import GOOD
 
 FILE = Path("a.toml")
 
@@ -60,3 +61,20 @@ def test_a_reload_that_is_asked_for_too_early_waits_for_the_start() -> None:
         [sys.executable, "-c", HANGUP_AT_THE_IMPORT], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_a_check_whose_result_cannot_be_written_fails_with_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(GOOD)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "drld", "--check", "--config", str(file)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"drld: standard output: No space left on device\n",
+    )
