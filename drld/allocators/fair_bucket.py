@@ -152,9 +152,11 @@ class FairBucket:
         depth = min(depth, max(limit.burst, IDLE_ITEMS * limit.item))
         # After a late or an extra tick, the next interval may be longer than the last.
         longest_s = max(interval_ns, limit.interval_ns) / NS_PER_S
-        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate.
-        paid = min(need, account.spare(wanted, longest_s))
-        depth = account.depth(max(depth, paid), limit.item)
+        # The fill rate comes first: what a bucket holds, the account cannot pay for a rate. Only
+        # the least depth, which carries small windows, comes before it.
+        spare = account.spare(wanted, longest_s)
+        paid = min(need, spare)
+        depth = account.depth(max(min(depth, max(spare, least_depth)), paid), limit.item)
         self.fill_rate = account.fill_rate(wanted, depth, longest_s)
         # A datapath that went on without its daemon has not forwarded what it did not have.
         self._tokens = min(max(self._tokens + filled - demand.forwarded_tokens, 0.0), depth)
