@@ -27,9 +27,12 @@ def test_no_second_exceeds_the_bound(kind: str, fabric: str, demand: str) -> Non
 
 
 def test_without_a_guard_grd_keeps_the_drop_probability_that_its_daemon_died_with() -> None:
-    """Which may be none: why there is a guard. `python -m tests.sim.conservative_tcp` has more."""
+    """Which may be none: why there is a guard. `python -m tests.sim.conservative_tcp` has more.
+
+    Five of the seeds from 60 to 129 show it.
+    """
     plain, guarded = (
-        DEMANDS["TCP"](KINDS[kind], "tree", faults=True, seed=70)
+        DEMANDS["TCP"](KINDS[kind], "tree", faults=True, seed=72)
         for kind in ("grd of the paper", "grd")
     )
     assert plain.worst > 2 > BOUND >= guarded.worst

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,6 +47,14 @@ def test_a_daemon_that_many_wait_for_is_waited_for(
     assert said == f"drlctl: the daemon at {path} does not answer\n"
 
 
+def _whole(request: bytes) -> bool:
+    """Whether the head of a request is there, and its body. Without it, the end of the connection
+    would break the client's pipe."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
 @asynccontextmanager
 async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
     """Something that is not drld answers on a socket."""
@@ -54,8 +63,10 @@ async def stranger(path: Path, answer: bytes) -> AsyncIterator[None]:
     listening.listen()
 
     async def speak(stream: trio.SocketStream) -> None:
-        if await stream.receive_some():
-            await stream.send_all(answer)
+        request = b""
+        while not _whole(request) and (data := await stream.receive_some()):
+            request += data
+        await stream.send_all(answer)
 
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, speak, [trio.SocketListener(listening)])
