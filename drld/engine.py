@@ -100,8 +100,6 @@ class Engine:
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
 
-        If the fleet stays, this costs limits that stay almost nothing: quiescent ones sleep on.
-
         The datapaths are attached again, which may take the kernel datapath 0.1 s. Without
         `reattach` this happens only if limits or `[gossip]` change.
 
@@ -128,7 +126,8 @@ class Engine:
             self._set_peers(changed & self.limits.keys())
         else:
             self._set_peers(self.limits)
-            # The next look wakes all limits, quiescent ones too.
+        if spec.peers or old.peers:
+            # The next look wakes all limits, as quiescent ones may have an old view of the peers.
             self._peers_changed = True
 
     def on_session(self, peer: str, limits: Collection[int]) -> None:
