@@ -126,7 +126,7 @@ class Engine:
             self._set_peers(changed & self.limits.keys())
         else:
             self._set_peers(self.limits)
-        if spec.peers or old.peers:
+        if spec.peers or not reload.same_fleet(old, spec):
             # The next look wakes all limits, as quiescent ones may have an old view of the peers.
             self._peers_changed = True
 
