@@ -121,12 +121,10 @@ class Engine:
         for peer in self.unknown_limit.keys() - addresses.keys():
             del self.unknown_limit[peer]
         self._adopt(kept, now_ns)
-        if reload.same_fleet(old, spec):
-            changed = {it.limit.id for it in changed_limits(old.limits, spec.limits)}
-            self._set_peers(changed & self.limits.keys())
-        else:
-            self._set_peers(self.limits)
-        if spec.peers or not reload.same_fleet(old, spec):
+        same = reload.same_fleet(old, spec)
+        changed = {it.limit.id for it in changed_limits(old.limits, spec.limits)}
+        self._set_peers(changed & self.limits.keys() if same else self.limits)
+        if spec.peers or not same:
             # The next look wakes all limits, as quiescent ones may have an old view of the peers.
             self._peers_changed = True
 
@@ -322,12 +320,11 @@ class Engine:
             else:
                 part = share_of(limit.policy.shares, spec.name, members)
                 record = static_share(limit.policy, part)
-            plane = self._plane_of(limit)
-            # The datapath expects a heartbeat of the daemon in this interval: at every look.
-            if limit.policy.interval_ns > spec.gossip.interval_ns:
-                policy = replace(limit.policy, interval_ns=spec.gossip.interval_ns)
-                limit = replace(limit, policy=policy)  # noqa: PLW2901 -- the plane's form of it
-            records[plane].append((limit, record))
+            expected = limit
+            if limit.policy.interval_ns > (look_ns := spec.gossip.interval_ns):
+                # The datapath expects a heartbeat of the daemon in this interval: at every look.
+                expected = replace(limit, policy=replace(limit.policy, interval_ns=look_ns))
+            records[self._plane_of(limit)].append((expected, record))
         return records
 
     def _plane_of(self, limit: LimitSpec) -> Plane:

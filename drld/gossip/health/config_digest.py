@@ -38,7 +38,7 @@ SELECTOR_BITS = 21
 """The bits of a sequence number that hold the selector."""
 GOSSIP_ID = HEARTBEAT
 """The id of the settings of the fabric."""
-EMPTY: Mapping[int, int] = MappingProxyType({})
+_NONE: Mapping[int, int] = MappingProxyType({})
 MAX_FOUND = 4
 """The most limits that are named for a peer."""
 
@@ -83,7 +83,7 @@ class ConfigDigest:
     """The digests of this limiter's limits, and the peers whose limits differ."""
 
     def __init__(
-        self, settings: Mapping[int, bytes], patience_ns: int, stay: Mapping[int, int] = EMPTY
+        self, settings: Mapping[int, bytes], patience_ns: int, stay: Mapping[int, int] = _NONE
     ) -> None:
         """Digest the settings of limits.
 

@@ -22,7 +22,7 @@ _ONE_ROW = struct.Struct("<QiQI")
 _UNTOLD = struct.Struct("<Qq")
 """What follows a row with one cell: the untold tokens, the time of the first, ns."""
 _ONE_UNTOLD_ROW = struct.Struct("<QiQIQq")
-"""Both."""
+"""A row with one cell and untold tokens. One call reads it, too."""
 _MANY = struct.Struct("<qqqQqH")
 """The fields before the cells, from the base: TAT, latest start, floor; and the untold tokens, the
 time of the first, ns, and the slot of its cell."""

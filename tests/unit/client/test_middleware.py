@@ -110,8 +110,8 @@ def test_wsgi_middleware_refuses_before_the_application_under_a_server(tmp_path:
 
 
 def test_wsgi_middleware_refuses_head_without_a_body() -> None:
-    nobody = Client("/nobody", on_failure="closed")
-    app = wsgi.RateLimitMiddleware(greet, client=nobody, namespace="api")
+    absent = Client("/absent", on_failure="closed")
+    app = wsgi.RateLimitMiddleware(greet, client=absent, namespace="api")
     for method in ("GET", "HEAD"):
         body = app({"REQUEST_METHOD": method}, lambda *_: lambda _: None)
         assert bool(b"".join(body)) == (method == "GET")
@@ -186,7 +186,7 @@ def test_a_decorator_without_a_limiter_keeps_its_rate(tmp_path: Path) -> None:
     @limited("mail", "3/hour")
     def alone() -> None: ...
 
-    @limited("mail", "3/hour", client=Client(str(tmp_path / "nobody")))
+    @limited("mail", "3/hour", client=Client(str(tmp_path / "absent")))
     def unreached() -> None: ...
 
     for function in (alone, unreached):
