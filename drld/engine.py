@@ -100,6 +100,8 @@ class Engine:
     def reconfigure(self, spec: LimiterSpec, now_ns: int, *, reattach: bool = True) -> None:
         """Take over a changed configuration; limits whose id stays keep what they know.
 
+        If the fleet stays, this costs limits that stay almost nothing: quiescent ones sleep on.
+
         The datapaths are attached again, which may take the kernel datapath 0.1 s. Without
         `reattach` this happens only if limits or `[gossip]` change.
 
@@ -124,8 +126,8 @@ class Engine:
         same = reload.same_fleet(old, spec)
         changed = {it.limit.id for it in changed_limits(old.limits, spec.limits)}
         self._set_peers(changed & self.limits.keys() if same else self.limits)
-        if spec.peers or not same:
-            # The next look wakes all limits, as quiescent ones may have an old view of the peers.
+        if not same:
+            # The next look wakes all limits, quiescent ones too.
             self._peers_changed = True
 
     def on_session(self, peer: str, limits: Collection[int]) -> None:
@@ -380,6 +382,7 @@ class Engine:
                 managed.limiter.reconfigure(limit.policy, self.node.departed)
                 self._wake(managed)
                 self._awake.hurry(limit.id)
+                managed.pending = True
                 managed.due_ns = min(managed.due_ns, self._look_due_ns)
         self._tell_planes(limits)
 

@@ -23,8 +23,8 @@ class ManagedLimit:
     due_ns: int
     silent_until_ns: int = 0
     """The limit was quiescent, and no item came, at least until this time."""
-    pending: bool = False
-    """The limit was woken and has not been ticked since."""
+    pending: bool = True
+    """The limit has not been ticked since it was made, changed or woken: it may not sleep."""
     last: Tick | None = None
     ticked_ns: int = 0
     """Time of the last counts in `totals`, ns."""

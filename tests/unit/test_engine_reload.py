@@ -73,6 +73,16 @@ def test_a_change_of_one_limit_costs_the_others_no_tick(monkeypatch: pytest.Monk
     assert len({it.config_digest.digest(ALL) for it in probers if it}) == 1
 
 
+def test_a_new_limit_is_ticked_though_other_ticks_come_before_it_is_due() -> None:
+    """Without traffic it is quiescent from the beginning, and would sleep with its static share."""
+    bench = Bench(spec(FIRST))
+    bench.run(1, 20)
+    bench.engine.reconfigure(spec(FIRST, SLOW), 20 * TICK_NS + 1)
+    bench.engine.tick(20 * TICK_NS + 2)
+    assert bench.engine.limits[2].last is None
+    assert "slow" in bench.run(21, 24)
+
+
 @pytest.mark.parametrize("key", ["peers", "gossip", "joined"])
 def test_a_change_of_the_fleet_wakes_all_limits(key: str) -> None:
     bench = Bench(spec(FIRST, SLOW, peers=()))
