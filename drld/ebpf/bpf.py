@@ -19,6 +19,7 @@ from pathlib import Path
 from drld.errors import DatapathError
 
 HASH, ARRAY, PERCPU_ARRAY, RINGBUF = 1, 2, 6, 27
+"""Types of maps."""
 
 SOCKET_FILTER, SCHED_CLS, TRACING = 1, 3, 26
 """Types of programs: filters of a socket, classifiers at an interface, traces of the kernel."""
@@ -27,6 +28,7 @@ TCX_INGRESS, TCX_EGRESS = 46, 47
 """Hooks of an interface that take programs without a filter (Linux 6.6)."""
 
 NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
+"""Flags of maps."""
 
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26
@@ -337,7 +339,7 @@ def detach(index: int, hook: int, program: Program) -> None:
 
 
 def trace(program: Program) -> int:
-    """Run a program of type `TRACING` whenever its function begins (Linux 5.5).
+    """Run a program of type `TRACING` whenever the traced function begins (Linux 5.5).
 
     Returns:
         A descriptor; the program runs until it is closed.
@@ -383,7 +385,7 @@ def possible_cpus() -> int:
     """The number of CPUs that this kernel may use: one more than the highest number of any.
 
     Raises:
-        DatapathError: a sandbox or container without /sys hides it.
+        DatapathError: the host hides /sys, as a sandbox or container may.
     """
     try:
         text = _POSSIBLE_CPUS.read_text()  # "0-3,8"

@@ -1,6 +1,6 @@
 """BPF programs on clsact, the classifier hooks of an interface (tc-bpf(8)), through pyroute2.
 
-For kernels without tcx (`drld.ebpf.tcx`), which costs a packet less.
+It serves kernels without tcx (`drld.ebpf.tcx`), which costs a packet less.
 
 A filter keeps its program, and so the program's maps, alive without any process or file. The next
 daemon of that limiter finds it by its name, `drld:<limiter>:<handover_ids>`. A new filter with the

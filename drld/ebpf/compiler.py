@@ -50,7 +50,7 @@ def compiled(
         source: the file's name without `.c`.
         values: maps by the numbers that stand for the addresses of their values in the file.
         flags: options of the preprocessor.
-        cache: directory of earlier results; None: the host's. What is in `SOURCES` serves any host.
+        cache: directory of earlier results; None: the host's. Results in `SOURCES` serve any host.
 
     Raises:
         DatapathError: bcc, headers or sources are missing, or the compiler refuses.
@@ -80,7 +80,7 @@ def _cache_directory() -> Path:
 
 
 def _file(directory: Path, arguments: list[str]) -> Path:
-    """The directory of compiled programs: for the running kernel, or in `SOURCES` for all."""
+    """The file of a compiled source: for the running kernel, or in `SOURCES` for all kernels."""
     release = "" if directory == SOURCES else platform.release()
     digest = hashlib.blake2s(digest_size=12)
     try:

@@ -1,6 +1,6 @@
 """The interfaces of the current network namespace, and those below each (rtnetlink(7)).
 
-pyroute2 would take the daemon more memory than the rest of the datapath, for one message.
+pyroute2 would do it as well, but takes more memory than the rest of the datapath.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:
-    """The needed attributes only: a link has forty others, and a host may have a thousand links."""
+    """The needed attributes: a link has forty others, and a host may have a thousand links."""
     found = {}
     at, end = 0, len(data)
     while at < end:

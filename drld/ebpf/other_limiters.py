@@ -38,7 +38,7 @@ def running() -> list[str]:
 
 
 class OtherLimiters:
-    """Logs each other limiter on each interface once, as long as it is there."""
+    """Logs each other limiter on an interface once, until it has gone."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[str, Direction, str]] = set()

@@ -6,8 +6,8 @@ program of tcx decides, and then the filters of clsact.
 
 A program is attached by bpf(2) without a link, which would end with the process. It stays, like a
 filter, until it is detached or the interface is removed. The next daemon finds it by its name, a
-digest of the limiter's name, and its maps by their ids. It goes before the other programs, as one
-of those might end the run for a packet that a limit must see.
+digest of the limiter's name, and its maps by their ids. drld's program is attached before all
+others, because one of those might end the run for a packet that a limit must see.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Tcx:
     way = "tcx"
 
     def __init__(self, limiter_name: str) -> None:
-        """Touch nothing yet."""
+        """Choose the name of the programs; the kernel is not asked yet."""
         self._name = _program_name(limiter_name)
 
     def close(self) -> None:

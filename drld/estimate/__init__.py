@@ -1,1 +1,1 @@
-"""Estimators: from what a datapath counted to what a limiter's traffic demands."""
+"""Estimators: they turn the counts of a datapath into the demand of a limiter's traffic."""

@@ -44,13 +44,18 @@ CAPACITY = 64
 CLUSTER = 0.4
 """The part of f that the slowest unbottlenecked flow has."""
 RESIDENCE_NS = 1 * NS_PER_S
+"""The least time in the sample before a slow flow makes room: some round trips show its rate."""
 PAUSE_NS = 3 * NS_PER_S // 10
 PAUSE_ITEMS = 4
+"""A flow pauses after this time and this many items of silence (see above)."""
 SILENCE_NS = 3 * NS_PER_S
+"""The silence after which a flow leaves the sample: ten pauses, longer than most timeouts."""
 HISTORY = 0.7
+"""The weight that a flow's history one second old keeps (see \"Deviation\" above)."""
 FAST_NS = NS_PER_S // 2
 """Time constant of `FlowState.fast`: some round trips, and too short for people to notice."""
 NEVER_NS = 1 << 61
+"""Longer than any daemon runs: 73 years."""
 
 
 class FlowSlot:
@@ -80,7 +85,7 @@ class FlowSample:
         """Count a packet of `length` bytes if its flow is in the set, or the set has room for it.
 
         Returns:
-            The flow's slot; None where the flow is not in the set.
+            The flow's slot; None: the flow is not in the set.
         """
         slot = self._slots.get(flow)
         if slot is not None:

@@ -32,7 +32,7 @@ class History:
 
     def _begin(self) -> None:
         self._lasted_ns = 0
-        """The length of the present step so far; the next two are its figures."""
+        """The length of the present step so far, ns; the next two values are of the same step."""
         self._arrived = 0.0
         self._backlog = 0
 

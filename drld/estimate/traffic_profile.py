@@ -1,4 +1,4 @@
-"""Which rate and burst the traffic of a limit would have needed, in bounded memory. Pure.
+"""The rate and the burst that the traffic of a limit would have needed, in bounded memory. Pure.
 
 Theory: the burstiness curve of traffic (Cruz, "A calculus for network delay", 1991). A bucket of
 rate r drops nothing if its depth is at least
@@ -20,8 +20,8 @@ rates below it are stored, those between the mean and the present peak. A rate w
 `LONGEST_S` of itself is dropped for good, because no burst of that size is of use. A packet costs
 nothing, a tick some microseconds, and a limit without traffic nothing.
 
-The rate is chosen by the seconds with traffic: how many of them had at most r bytes. An interval
-longer than a second counts once, with its mean.
+The suggested rate is the smallest r such that enough of the seconds with traffic had at most r
+bytes. An interval longer than a second counts once, with its mean.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from drld.model import NS_PER_S
 from drld.units import Unit
 
 STEPS = 8
-"""Rates an octave: a suggested rate is at most 9 % above what the seconds need."""
+"""Stored rates in an octave: a suggested rate is at most 9 % above the rate that suffices."""
 LONGEST_S = 60
-"""Largest burst that is considered, in seconds of its rate: more is a higher rate for a while."""
+"""The largest burst, in seconds of its rate: a larger one is in effect a higher rate."""
 
 
 class TrafficProfile:
-    """The bursts that arrived under one limit since the daemon knows it."""
+    """The bursts that have arrived under one limit since the daemon began to count them."""
 
     __slots__ = (
         "_backlog", "_first", "_last", "_last_ns", "_least", "_need", "_pair", "_seconds",
@@ -47,7 +47,7 @@ class TrafficProfile:
     )  # fmt: skip
 
     def __init__(self, least: int, start_ns: int) -> None:
-        """`least`: the smallest rate of a limit of this unit, tokens/s; `start_ns`: now."""
+        """`least`: the smallest rate of a limit of this unit, tokens/s; `start_ns`: the present."""
         self._least = least
         self._since_ns = self._last_ns = start_ns
         self._seconds: dict[int, int] = {}
@@ -64,7 +64,7 @@ class TrafficProfile:
         """The bytes of the last interval, and the most bytes of two consecutive intervals."""
 
     def add(self, arrived: int, interval_ns: int, now_ns: int) -> None:
-        """Add the bytes of an interval that ends now; no bytes came between intervals."""
+        """Add the bytes of an interval that ends now; between two intervals there were none."""
         silent_ns = now_ns - interval_ns - self._last_ns
         self._last_ns = now_ns
         if silent_ns > 0:
@@ -132,7 +132,7 @@ class TrafficProfile:
 
     @property
     def seen_s(self) -> float:
-        """Time since the beginning, s."""
+        """The time that the profile covers, s."""
         return (self._last_ns - self._since_ns) / NS_PER_S
 
     def rate_for(self, part: float) -> float:
@@ -160,7 +160,7 @@ class TrafficProfile:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A rate and a burst, tokens."""
+    """A suggested rate, tokens/s, and burst, tokens."""
 
     rate: int
     burst: int
@@ -185,7 +185,7 @@ def suggest(profile: TrafficProfile, part: float, unit: Unit) -> Suggestion | No
 
 
 def seconds_needed(part: float) -> int:
-    """The seconds with traffic that it takes for one to be outside this part."""
+    """The number of seconds with traffic of which one is outside this part."""
     return math.ceil(round(1 / (1 - part), 6))
 
 

@@ -1,12 +1,12 @@
 """Arrival times: the time at which a packet is charged, and the time up to which all are charged.
 
-A packet comes out of the queue with or without a stamp. Our program stamps CLOCK_MONOTONIC, and the
-kernel CLOCK_REALTIME. The value shows the clock, as it must be the time of a packet that has just
+A packet comes out of the queue with or without a stamp. drld's BPF program stamps CLOCK_MONOTONIC,
+and the kernel CLOCK_REALTIME. The value shows which clock it is of, because the packet has just
 waited in the queue:
 
     the queue was last seen empty  -  SLACK  <=  arrival  <=  reading
 
-A stamp outside these bounds on either clock is not an arrival time: another program set it, or a
+A stamp outside these bounds on both clocks is not an arrival time: another program wrote it, or a
 clock was set. The packet is then charged at the reading time, like a packet without a stamp.
 
 If the wall clock was set (`drld.police.wall_clock`), no wall-clock stamp counts until the queue has
@@ -70,7 +70,7 @@ class ArrivalTimes:
         """
         self._clock = clock
         self.ebpf = 0
-        """Packets charged at our program's stamp."""
+        """Packets charged at the stamp of drld's BPF program."""
         self.kernel = 0
         """Packets charged at the kernel's stamp."""
         self.read = 0

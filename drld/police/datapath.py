@@ -32,10 +32,9 @@ class Datapath(Protocol):
         """
 
     def had_traffic(self, among: Collection[int]) -> Collection[int]:
-        """Those of these limits that may have seen a packet since the last call.
+        """The limits among these that may have seen a packet since the last call.
 
-        Limits of other datapaths may be `among` them. It costs almost nothing for a limit without
-        packets.
+        `among` may name limits of other datapaths. A limit without packets costs almost nothing.
         """
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

@@ -21,11 +21,11 @@ again. A byte takes s nanoseconds, and an empty bucket fills in the span T:
 `max` lets a packet larger than the whole bucket pass when the bucket is full. A new flow has
 due = 0: a full bucket.
 
-A new rate changes the bytes that are owed, in proportion. At a lower rate, a flow so owes fewer
-bytes, and the same part of its bucket. At a higher rate, it would have to pay more bytes than it
-ever got, for as long as they took at the lower rate. So a packet finds at most a debt that is
-possible at today's rate: `MARKED_SPANS` spans and a packet of 64 KiB (`most_ns`). This does not
-shorten a debt of a constant rate, except one of a longer packet (BIG TCP) in a shallow bucket.
+A debt is a time, so a new rate changes the bytes that a flow owes, in proportion. At a lower rate
+the flow owes fewer bytes, and the same part of its bucket. At a higher rate it would owe more bytes
+than it ever got. So a packet finds at most a debt that is possible at today's rate: `MARKED_SPANS`
+spans and a packet of 64 KiB (`most_ns`). This does not shorten a debt that arose at the same rate,
+except that of a longer packet (BIG TCP) in a shallow bucket.
 
 All numbers are integers, so that the BPF program gives the same verdicts. s is scaled by 2**16 and
 rounded down: at 400 Gbit/s an error below 0.1 %. It is at most 2**44 (3.7 bytes/s), so that every
@@ -57,7 +57,7 @@ class FlowBuckets:
         span_ns = enforcement.flow_depth * NS_PER_S // rate if rate else 0
         self.span_ns = min(span_ns, MAX_SPAN_NS)
         self.most_ns = MARKED_SPANS * self.span_ns + self.scaled
-        """Most that a flow owes before a packet. `scaled` is the time of 64 KiB: 2**16 bytes."""
+        """The largest debt before a packet, ns. `scaled` is the time of 64 KiB, 2**16 bytes."""
         reserve = min(enforcement.reserve * NS_PER_S, MAX_TOKENS)
         self.per_ns = reserve // self.span_ns if self.span_ns else 0
         """Tokens to leave for each nanosecond owed."""

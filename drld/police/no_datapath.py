@@ -1,5 +1,5 @@
-"""The datapath of a daemon that has no packet limits, on a host that gives it no other."""
-# ruff: noqa: ARG002 -- the protocol tells a datapath more than this one uses
+"""The datapath of a daemon without packet limits, on a host where no other datapath works."""
+# ruff: noqa: ARG002 -- the protocol passes more than this datapath uses
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NoDatapath:
     queue = None
 
     def __init__(self, reason: str) -> None:
-        """`reason`: why there is no other, for an operator."""
+        """`reason` says to operators why no other datapath works."""
         self.reason = reason
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:

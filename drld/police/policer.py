@@ -30,7 +30,7 @@ from drld.police.token_bucket import TokenBucket
 from drld.policy import Mode, Policy
 
 DRAW_BITS = 32
-"""Bits of a draw. A packet is dropped at random if its draw is below the scaled probability."""
+"""Bits of a random draw. A packet is dropped if its draw is below the scaled probability."""
 
 DROP, FORWARD, MARK = 0, 1, 2
 """Verdicts. All but `DROP` are true: the packet passes, after `MARK` with a congestion mark."""
@@ -183,12 +183,12 @@ class Policer:
         return False
 
     def wait_ns(self, flow: FlowId, length: int, now_ns: int) -> int | None:
-        """Time until an item would pass if none came before it; it counts and takes nothing.
+        """The time until an item would pass if no other came before it.
 
-        Random drop is not foreseen, unless it drops all items.
+        Nothing is counted or charged. Random drop is ignored, unless it drops all items.
 
         Returns:
-            Nanoseconds, 0 if it would pass now; None: it will not pass at the present rate.
+            Nanoseconds, 0 if the item would pass now; None: it will not pass at the present rate.
         """
         bucket, buckets = self.bucket, self._flow_buckets
         bucket.settle(now_ns)
@@ -264,7 +264,7 @@ class Policer:
     def police(
         self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False
     ) -> int:
-        """Do as the function `police` for a packet under this limit alone, in half the time."""
+        """Decide like the function `police`, for one limit alone, in half the time."""
         self.arrive(flow, length)
         if self.refuses(length, now_ns, rng, capable):
             return FORWARD if self.shadow else DROP

@@ -1,7 +1,7 @@
 """The counts of a replay for one limit, in bounded memory: totals, flows, worst second. Pure.
 
 Flows: the bytes of each are counted. Whenever `MAX_FLOWS` are known, the smaller half is forgotten.
-So a flow that was small at such a moment is counted too low, by what it had then.
+So the count of a flow that was small at such a moment lacks its bytes until then.
 
 Time: bytes are counted in spans of a second, from the limit's first packet on. The worst second is
 the one with the most dropped bytes. If a trace has more than `MAX_SPANS` seconds, the spans of the
@@ -18,9 +18,9 @@ from drld.estimate.traffic_profile import TrafficProfile
 from drld.model import NS_PER_S
 
 MAX_FLOWS = 8192
-"""Flows counted at most: about 2 MB."""
+"""The most flows that are counted at a time; they take about 2 MB."""
 MAX_SPANS = 1024
-"""Points of a plot at most: as many as a screen shows."""
+"""The most points of a plot: as many as a screen shows."""
 
 TICK_NS = NS_PER_S // 100
 """Interval of the profile for `--suggest`: bursts are exact to two of them."""
@@ -51,7 +51,7 @@ class Tally:
     flows: dict[Hashable, list[int]] = field(default_factory=dict)
     """Bytes by flow: arrived, forwarded."""
     worst: tuple[int, Span] | None = None
-    """The second with most dropped bytes, from 0, and its bytes; None: nothing was dropped."""
+    """The second with the most dropped bytes, counted from 0, and its bytes; None: no drops."""
     spans: list[Span] = field(default_factory=list)
     span_s: int = 1
     profile: TrafficProfile = field(init=False)
@@ -88,7 +88,7 @@ class Tally:
         counted[0] += length
 
     def _end_tick(self, now_ns: int) -> None:
-        """End the present interval; those without a packet until now are left out."""
+        """End the present interval; intervals without a packet from then on are left out."""
         self.profile.add(self._tick_bytes, TICK_NS, self._tick_ns)
         self._tick_bytes = 0
         self._tick_ns = now_ns - (now_ns - self.start_ns) % TICK_NS + TICK_NS

@@ -16,11 +16,13 @@ CLOSE_NS = 50_000
 """The longest time between two readings that were not interrupted, ns."""
 
 _STEP_NS = NS_PER_S // 1000
-"""A change of the offset by more than this and the slewing is a set clock, ns."""
+"""The clock was set if its offset changed by more than this beyond the slewing, ns."""
 _SLEW = 8
-"""Clock daemons slew by up to a twelfth of the time."""
+"""The offset may slew by this part of the time, an eighth; clock daemons slew by a twelfth."""
 _LEARN_EVERY_NS = NS_PER_S // 1000
+"""The age at which the offset is measured again, ns: within it, slewing is below 0.1 ms."""
 _READINGS = 3
+"""Attempts at a measurement: one may be interrupted, hardly ever three in a row."""
 
 
 class WallClock:

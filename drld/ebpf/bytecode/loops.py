@@ -80,7 +80,7 @@ def _target(code: Sequence[bytes], index: int) -> int | None:
 
 
 def _entered_by_falling(code: Sequence[bytes]) -> Iterator[int]:
-    """Heads of loops closed without a jump, found by a depth-first search, as in the kernel."""
+    """The heads of loops that no jump closes, by a depth-first search like the kernel's."""
     on_way, done = {0}, set[int]()
     way = [(0, iter(_next(code, 0)))]
     while way:

@@ -1,4 +1,4 @@
-"""How limiters learn the sum of what the others want, per limit: tree, mesh and push-sum."""
+"""The fabrics: tree, mesh and push-sum bring limiters the sum of the others' demand for a limit."""
 
 from __future__ import annotations
 

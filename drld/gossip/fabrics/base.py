@@ -1,4 +1,4 @@
-"""A fabric: how one limiter learns the sum of the other limiters' values, for one limit.
+"""A fabric brings one limiter the sum of the other limiters' values, for one limit.
 
 A fabric is a pure state machine: time and randomness are arguments, datagrams are values. It gets
 decoded updates and the limiter's own value. It returns the updates to send, and the sum of the
@@ -72,7 +72,7 @@ class Fabric(ABC, Generic[AnyLink]):
 
     @property
     def detection_ns(self) -> int:
-        """The detection time, ns: so long after the last event, local limits sum to the limit.
+        """The time from the last event until the local limits sum to at most the limit, ns.
 
         docs/conservative-rule.md defines an event, and has the proof.
         """
@@ -81,8 +81,8 @@ class Fabric(ABC, Generic[AnyLink]):
     @property
     @abstractmethod
     def news_ns(self) -> int:
-        """The age of news, ns: between two events, a believed value was replaced by its limiter at
-        most so long ago (docs/conservative-rule.md).
+        """The age of news, ns: the longest time for which a limiter believes a value that its
+        sender has replaced, while no event happens (docs/conservative-rule.md).
         """
 
     @property
@@ -106,7 +106,7 @@ class Fabric(ABC, Generic[AnyLink]):
     def pressing(self, value: float, now_ns: int) -> bool:  # noqa: ARG002 -- a fabric may need it
         """Whether the own `value`, or a sum with it, has changed too much to wait for the round.
 
-        It is asked at ticks between two rounds, if a limit's interval is shorter than a round.
+        The engine asks at ticks between two rounds, if a limit's interval is shorter than a round.
         """
         return False
 

@@ -57,14 +57,14 @@ SURVIVED_LOSSES = 20
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """The times of the theory above, ns."""
+    """The times of the theory above."""
 
     fresh_ns: int
-    """S: how long a peer without a new update counts as heard."""
+    """S: the time for which a peer without a new update counts as heard, ns."""
     silence_ns: int
-    """T: how long the demand of a peer without a confirmation counts."""
+    """T: the time for which the demand of a peer without a confirmation counts, ns."""
     denial_ns: int
-    """D: how long a peer without a confirmation stays connected."""
+    """D: the time for which a peer without a confirmation stays connected, ns."""
 
     @classmethod
     def of(cls, interval_ns: int, cycle_ns: int) -> Timeouts:
@@ -144,7 +144,7 @@ class Membership(ABC):
         """The time for which limiters must have been connected before their shares count."""
 
     def declare(self, peer: str, gone: bool) -> None:  # noqa: B027 -- most fabrics do nothing
-        """Probes found that a peer is gone (dead, or has left), or that it is not.
+        """Take the probes' finding that a peer is gone (dead, or has left), or that it is not.
 
         A verdict neither connects nor disconnects a peer. Only updates do, in an order that is
         proved (docs/conservative-rule.md). A tree does not ask a peer that is gone to be a parent.
@@ -242,7 +242,7 @@ class Membership(ABC):
             self._doubtful.add(peer)
 
     def drained(self, now_ns: int) -> None:
-        """The socket is empty: every update that had arrived by now was received."""
+        """Note that the socket is empty: every update that has arrived by now was received."""
         self._drained_ns = now_ns
 
     def arrived_ns(self, now_ns: int) -> int:

@@ -21,8 +21,8 @@ class MeshUpdate(Update):
     whole: bool
     """Whether the sender is connected to all its peers."""
     rest: float | None
-    """The rest: the sum that the sender believes of all limiters but the receiver, in the unit of
-    the value. None: the receiver uses its own sum."""
+    """The rest: the demand that the sender believes all limiters but the receiver to have, in the
+    unit of the value. None: the receiver uses its own sum."""
 
 
 class _MeshCodec(UpdateCodec[MeshUpdate]):

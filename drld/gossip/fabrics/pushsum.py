@@ -102,7 +102,7 @@ class PushsumMembership(Membership):
     def _begin(self) -> None:
         super()._begin()
         self.aware: dict[int, PushSum] = {}
-        """The fabrics that do not know yet of the next change of the peers, by limit."""
+        """The fabrics to tell of the next change of the peers, by limit."""
 
     def _change(self) -> None:
         super()._change()
@@ -153,13 +153,13 @@ class PushSum(Fabric[_Peer]):
         self._anchored = False
         """Whether other limiters are in this epoch."""
         self._tainted = False
-        """Whether mass is in the pool of a removed peer or of an earlier life of a peer."""
+        """Whether the pool has mass of a removed peer, or of an earlier life of a peer."""
         self._lost = 0
         """Updates lost in this epoch."""
         self._held: tuple[float, int] | None = None
         """The last settled estimate of the remote demand, and its time, ns."""
         self._zeros = QUIET_ROUNDS
-        """Rounds in a row in which the own demand and the believed one were zero."""
+        """Consecutive rounds in which the own demand and the believed one were zero."""
         self.membership.aware[self.limit_id] = self
         self._peers_changed = False
         """Whether the connected peers have changed since `_look_around`."""
@@ -280,7 +280,7 @@ class PushSum(Fabric[_Peer]):
         super().set_peers()
 
     def on_peer_change(self) -> None:
-        """The connected peers have changed since `_look_around`."""
+        """Note that the connected peers have changed since `_look_around`."""
         self._peers_changed = True
 
     @property
@@ -354,7 +354,7 @@ class PushSum(Fabric[_Peer]):
         self.mass.restart()
 
     def _beginning_ns(self, now_ns: int) -> int:
-        """The begin of an epoch that begins now, ns: one of zeros has settled already."""
+        """The begin of a new epoch, ns; an epoch of zeros counts as begun earlier, and settled."""
         return now_ns - self._settling_ns if self._silence(now_ns) else now_ns
 
     def _silence(self, now_ns: int) -> bool:

@@ -1,25 +1,25 @@
-"""Whether a limit is quiescent, in a fabric that repeats its values.
+"""The quiescence of a limit, in a fabric that repeats its values.
 
-A limiter that wants nothing says so for `QUIET_ROUNDS` rounds, and then falls silent. A value that
+A limiter without demand sends zeros for `QUIET_ROUNDS` rounds, and then stops sending. A value that
 is not repeated counts zero in the end, so a lost last zero does no harm.
 """
 
 from __future__ import annotations
 
 QUIET_ROUNDS = 8
-"""Rounds of nothing but zeros after which a fabric falls silent about the limit."""
+"""Consecutive rounds of zeros after which a fabric stops sending for the limit."""
 
 
 class Quiescence:
-    """The state of one limit."""
+    """The quiescence of one limit, on one limiter."""
 
     __slots__ = ("_zeros", "others_want")
 
     def __init__(self) -> None:
         self._zeros = QUIET_ROUNDS
-        """Rounds in a row with nothing wanted."""
+        """Consecutive rounds without demand."""
         self.others_want = False
-        """Whether there was a remote demand at the last view, or may be since."""
+        """Whether there was a remote demand at the last view, or may have come since."""
 
     @property
     def quiet(self) -> bool:
@@ -27,7 +27,7 @@ class Quiescence:
         return self._zeros >= QUIET_ROUNDS and not self.others_want
 
     def speaks(self, wanted: bool) -> bool:
-        """End a round in which the limit is `wanted` or not; returns whether to send its value."""
+        """End a round; return whether to send a value. `wanted`: whether there is demand."""
         if wanted:
             self._zeros = 0
         elif self._zeros >= QUIET_ROUNDS:

@@ -21,7 +21,7 @@ class SlidingMin:
     def __init__(self, span_ns: int) -> None:
         self._span_ns = span_ns
         self._steps: deque[tuple[float, int]] = deque()
-        """Rising values, and until when each was the latest, ns."""
+        """Rising values, each with the time until which it was the latest, ns."""
 
     def update(self, value: float, now_ns: int) -> float:
         """Set the value from now on; return the minimum."""

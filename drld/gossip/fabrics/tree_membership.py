@@ -32,7 +32,7 @@ least as many limiters as their current parent. A limiter that does not hear its
 the second candidate, and the next `branching` ones. A limiter answers in its next round if a peer
 asks it, if a child does not hear it, or if a peer takes it for a child by mistake. A candidate that
 hears this limiter, and is heard, becomes the parent. A parent that was left for a better one still
-gets a parent's updates for 1 + h rounds, until the new parent has passed them on. Then it is told
+gets a parent's updates for 1 + h rounds, until the new parent has passed them on. Later updates say
 that it is no longer the parent.
 
 Start. For 4 intervals after its first sessions a limiter says that it hears no peer, and listens.
@@ -94,7 +94,8 @@ class TreeMembership(Membership):
         self._former_parents: dict[str, int] = {}
         """Parents that this limiter left for better ones, and the time of that, ns."""
         self._lost_parents: dict[str, int] = {}
-        """Lost parents, and until when other limiters may count what each was told, ns."""
+        """Lost parents, each with the time until which other limiters may count this limiter's last
+        sum to it, ns."""
         self._to_answer: list[str] = []
         """The peers to answer in the next round."""
         self._to_ask: list[str] = []
@@ -289,7 +290,7 @@ class TreeMembership(Membership):
         return 0 if rest is None or self.silent(rest.arrived_ns, now_ns) else rest.members
 
     def silent(self, arrived_ns: int, now_ns: int) -> bool:
-        """Whether a neighbour's limiters do not count, if its last confirmation came then."""
+        """Whether the limiters behind a neighbour with its last confirmation then do not count."""
         return now_ns - arrived_ns > self._silent_ns
 
     def _below(self, now_ns: int) -> int:
@@ -343,7 +344,7 @@ class TreeMembership(Membership):
             self._confirmed_until_ns = now_ns + self._lost_ns
         oldest_ns = now_ns - self.counted_ns
         self._children = {k: v for k, v in self._children.items() if v.arrived_ns >= oldest_ns}
-        # A former parent is told for LOST intervals more that it is the parent no longer.
+        # Updates say for LOST more intervals that a former parent is no longer the parent.
         oldest_ns = now_ns - self.overlap_ns - self._lost_ns
         self._former_parents = {k: v for k, v in self._former_parents.items() if v >= oldest_ns}
         self._lost_parents = {k: v for k, v in self._lost_parents.items() if v >= now_ns}

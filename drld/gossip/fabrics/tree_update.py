@@ -21,7 +21,7 @@ class TreeUpdate(Update):
     """An update in a tree. Its value is a sum of limiters' values, at least 0."""
 
     role: Role
-    """The receiver, as the sender sees it."""
+    """The role of the receiver towards the sender, as the sender sees it."""
     members: int
     """The number of limiters in the sum; 0 if the sender does not hear the receiver."""
 

@@ -11,9 +11,9 @@ prefix sums.
 
 Bisection finds the limits that differ, with further probes that select the limits whose id ends in
 certain bits. The digests of a set and of one half of it give that of the other half. So 16
-questions in a row find a limit. A limit that was only inferred is asked for itself before it is
-named, because the peer may have changed its limits between two answers. The search is for up to
-`MAX_FOUND` limits, of one peer at a time, and begins again when the peer's digest changes.
+questions in a row find a limit. Before a limit that was only inferred is named, a question about it
+alone confirms it, because the peer may have changed its limits between two answers. The search is
+for up to `MAX_FOUND` limits, of one peer at a time. It begins again if the peer's digest changes.
 
 The hash is no defence against deliberate collisions: a limiter that wants to deceive can also send
 the right digest.

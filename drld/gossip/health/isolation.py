@@ -1,4 +1,4 @@
-"""Whether a limiter and its peers hear each other, on which its verdicts about them depend.
+"""The contact between a limiter and its peers, on which its verdicts about them depend.
 
 Theory of operation. A limiter probes a peer every period (`drld.gossip.health.probes`), so it knows
 when it sent the newest message that some peer answered. With R and Q of
@@ -33,12 +33,12 @@ class Isolation:
     """Whether the limiter was isolated at the last `look`."""
 
     def meet(self, now_ns: int) -> None:
-        """A peer has completed a handshake: the first answer, if there was none."""
+        """Note that a peer has completed a handshake: it counts as the first answer."""
         if self._answered_ns is None:
             self._answered_ns = now_ns
 
     def answer(self, sent_ns: int) -> None:
-        """A peer answered a message that was sent at `sent_ns`."""
+        """Note that a peer answered a message that was sent at `sent_ns`."""
         self._answered_ns = max(sent_ns, self._answered_ns or sent_ns)
 
     def look(self, now_ns: int) -> None:

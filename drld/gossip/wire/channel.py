@@ -37,7 +37,7 @@ class Opened(NamedTuple):
     body: Any
     """The message that the codec has read. For a HELLO: `Met`, or None if it changed nothing."""
     answer: bytes | None
-    """A datagram to send to the peer."""
+    """A datagram to send to the peer; None: there is none."""
 
 
 class Channel:

@@ -111,7 +111,7 @@ class Control:
     kind: Kind
     """The kind of the message: any but `HELLO`."""
     sequence: int
-    """The number of the probe that this is, or answers, or asks for; 32 bits."""
+    """The number of the probe: this one, the answered one, or the one asked for; 32 bits."""
     target: int
     """The hash of the name of the limiter that is probed."""
     digest: int

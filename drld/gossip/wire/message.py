@@ -1,4 +1,4 @@
-"""Messages by kind: what every datagram has in common, and the codec of each kind.
+"""Messages by kind: the common parts of every datagram, and the codec of each kind.
 
 A datagram begins with the wire version, its kind and the id of its key, and ends with a tag
 (docs/wire-format.md). The kind says which codec reads the rest. A module that defines a message
@@ -9,7 +9,7 @@ Two families of kinds differ in how a repeated datagram is found out:
 
 - Numbered kinds. The session counts these messages, and a replay window accepts each number once
   (`drld.gossip.wire.replay_window`). Their header has 8 bytes, their tag 16.
-- Other kinds bring sequence numbers of their own. The tag is as long as the fleet wants.
+- Other kinds have sequence numbers of their own. The fleet chooses the length of their tag.
 
 Input from the network is hostile until checked: a codec returns a message whose every field is
 within its bounds, or raises `WireError`, and never anything else.

@@ -49,7 +49,7 @@ MAX_JUMP = 10
 MAX_JUMP_AFTER_SILENCE = 64
 """The most that a number may be ahead, however long ago the last one came."""
 WINDOW = 64
-"""The number of last numbers of which is remembered whether they have come."""
+"""How many of the latest numbers are remembered as received or not."""
 _MASK = (1 << WINDOW) - 1
 
 
@@ -60,7 +60,7 @@ def serial_distance(number: int, reference: int) -> int:
 
 
 class Refusal(enum.Enum):
-    """The reason for which an update is discarded."""
+    """The reason why an update is discarded."""
 
     LATE = enum.auto()
     """A newer update has come, or this one is too far ahead."""
@@ -77,7 +77,7 @@ class PeerSequence:
         self.limits: dict[int, Sequences] = {}
         """The numbers of each limit."""
         self.used: dict[int, Sequences] = {}
-        """The ones that were used in the present session."""
+        """Those of `limits` that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
         self._round = 0

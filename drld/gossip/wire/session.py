@@ -57,7 +57,7 @@ class Met:
 
 
 class Reaction(NamedTuple):
-    """The effect of a HELLO."""
+    """The effect of a HELLO: whether the peer was met, and the HELLO to answer with, if any."""
 
     met: bool
     answer: Hello | None
@@ -69,7 +69,7 @@ class Session:
     __slots__ = ("_nonce", "_secret", "mine", "theirs")
 
     def __init__(self, mine: End, secret: bytes) -> None:
-        """`mine` serves no other session. `secret` is random, and this daemon's alone."""
+        """`mine` serves no other session. `secret` is random, and known to this daemon alone."""
         self.mine = mine
         self.theirs = NO_END
         """The end that was met last."""

@@ -60,7 +60,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
 
     @abstractmethod
     def write(self, update: AnyUpdate) -> Mapping[str, int | float]:
-        """The fabric's own fields of an update, but for reserved ones."""
+        """The fabric's own fields of an update, without reserved ones."""
 
     @abstractmethod
     def read_untrusted(
