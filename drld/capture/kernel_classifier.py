@@ -4,6 +4,8 @@ The tables hold the tuple space of `drld.capture.matcher`. A group is a combinat
 length, destination prefix length and mark mask. A packet costs one hash lookup for each group,
 however many limits the group holds. Limits without prefixes and mark form a group without a lookup.
 Limits with the same key that differ in protocol or ports are compared one by one.
+The kernel's longest-prefix trie was no better: among 10,000 addresses in turn a lookup took 278 ns,
+and one in a hash table 198 ns (2026-11-22).
 
 The program's bounds are checked here. A refusal names the limits beyond the bound, the last ones of
 the configuration: the tables fit without them.

@@ -168,34 +168,23 @@ class Program(Contestant):
         name: str,
         limits: Limits | None = None,
         records: Sequence[Mapping[str, int]] = (),
-        *,
-        kind: str = "empty",
-        count: int = 1,
     ) -> None:
-        """drld's program with these limits, enforcing `records` in turn; or one of another kind.
-
-        A `hash` or `trie` knows `count` of the lane's addresses that lead nowhere.
-        """
+        """drld's program with these limits, enforcing `records` in turn; None: an empty one."""
         super().__init__()
         self.name = name
         self._limits = limits
         self._records = records
-        self._kind = kind
-        self._count = count
 
     async def start(self, place: Place) -> None:
         """See `Contestant`."""
         lane = place.lane
-        job: dict[str, Any] = {
-            "kind": self._kind, "device": lane.exit.device, "first": lane.nowhere,
-            "count": self._count,
-        }  # fmt: skip
+        job: dict[str, Any] = {"device": lane.exit.device}
         if self._limits is not None:
             # With a long interval the program does not take a stopped process for dead.
             limits = [{**limit, "interval": "10s"} for limit in self._limits(lane)]
             daemon = configured(place, "auto", limits)
             daemon.write()
-            job = {"kind": "drld", "config": str(daemon.file), "records": self._records}
+            job = {"config": str(daemon.file), "records": self._records}
         command = [sys.executable, "-m", "testbed.bench.program"]
         process = place.members.start(f"program-{lane.number}", lane.namespace, command)
         self.processes = [process]

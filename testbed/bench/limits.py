@@ -1,14 +1,13 @@
 """The cost of a packet under 1 to 10,000 limits on the kernel datapath, and on two processors.
 
 Each limit has one address. Packets go round all addresses, so that caches do not help, or all to
-one. A lookup alone is measured, too: in a hash table like the datapath's, and in the kernel's
-longest-prefix trie as an alternative. Then senders on two processors charge one limit at once,
-compared with a limit for each sender, and with one sender.
+one. Then senders on two processors charge one limit at once, compared with a limit for each sender,
+and with one sender.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from testbed.bench.bpf_stats import statistics_on, timed
 from testbed.bench.contestants import Program, prefixes
@@ -25,27 +24,17 @@ _SLICE_S, _WARMUP_S = 0.3, 0.1
 async def measure(setting: Setting) -> Outcome:
     """Measure each number of limits, then two processors that charge one limit."""
     counts = COUNTS[::2] if setting.quick else COUNTS
-    kinds: dict[str, Callable[[int], Program]] = {
-        "drld": lambda count: Program(f"{count} limits", prefixes(count), _RECORDS),
-        "a hash lookup alone": lambda count: Program("hash", kind="hash", count=count),
-        "a trie lookup alone": lambda count: Program("trie", kind="trie", count=count),
-    }
-    rows: list[Row] = []
     with statistics_on():
-        for group, make in kinds.items():
-            rows += await _by_count(setting, group, {count: make(count) for count in counts})
-        rows += await _by_processors(setting)
+        rows = [*await _by_count(setting, counts), *await _by_processors(setting)]
     return Outcome(rows, OVER_EMPTY[0], axis="limits")
 
 
-async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) -> list[Row]:
-    patterns = {f"{group}, packets to all": True}
-    if group == "drld":
-        patterns[f"{group}, packets to one"] = False
+async def _by_count(setting: Setting, counts: Sequence[int]) -> list[Row]:
+    programs = [Program(f"{count} limits", prefixes(count), _RECORDS) for count in counts]
     rows = []
-    async with contest(setting, [Program("empty"), *programs.values()]) as field:
-        for pattern, spread in patterns.items():
-            most = dict(enumerate([1, *programs], 1)) if spread else {}
+    async with contest(setting, [Program("empty"), *programs]) as field:
+        for pattern, spread in {"packets to all": True, "packets to one": False}.items():
+            most = dict(enumerate([1, *counts], 1)) if spread else {}
 
             async def through(lane: Lane, addresses: dict[int, int] = most) -> Sample:
                 blast = Blast(
@@ -59,7 +48,7 @@ async def _by_count(setting: Setting, group: str, programs: dict[int, Program]) 
             )
             rows += [
                 Row(pattern, f"{count:,}", *OVER_EMPTY, differences(seen, empty, "ns"), x=count)
-                for count, seen in zip(programs, others, strict=True)
+                for count, seen in zip(counts, others, strict=True)
             ]
     return rows
 

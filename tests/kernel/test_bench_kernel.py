@@ -154,8 +154,6 @@ def test_the_next_benchmark_removes_leftovers_of_a_killed_one() -> None:
 async def test_programs_are_measured_and_only_one_refuses() -> None:
     programs = [
         Program("empty"),
-        Program("hash", kind="hash", count=3),
-        Program("trie", kind="trie", count=3),
         Program("drld", prefixes(3), [{"fill_rate": 10**9, "depth": 10**6}]),
         Program("refuses", everything(), [{"fill_rate": 1, "depth": 1}]),
     ]
