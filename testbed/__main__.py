@@ -20,6 +20,11 @@ from testbed.link import BACKENDS, Links, choose_links, probed
 from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
 from testbed.run_bounds import refuse
 
+_LOAD = 0.95
+"""Rate of a stream over its bucket's: the bucket is full again soon after a late packet."""
+_BUSY = 2 * (os.cpu_count() or 1)
+"""Busy processes: two for each processor make a daemon wait."""
+
 
 @click.group()
 def main() -> None:
@@ -72,23 +77,16 @@ def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
 )  # fmt: skip
 @click.option("--rate", default="20mbit", show_default=True)
 @click.option("--burst", default="15kB", show_default=True, help="Depth of the bucket.")
-@click.option("--load", type=click.FloatRange(0.01, 1), default=0.95, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 300), default=10.0, show_default=True)
 @click.option("--repeat", type=click.IntRange(1, 100), default=3, show_default=True)
-@click.option(
-    "--busy", type=click.IntRange(0, 1000), default=2 * (os.cpu_count() or 1), show_default=True,
-    help="Busy processes.",
-)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "arrival", show_default=True)
 def arrival_command(
     *,
     sources: tuple[str, ...],
     rate: str,
     burst: str,
-    load: float,
     seconds: float,
     repeat: int,
-    busy: int,
     out: Path,
 ) -> None:
     """Count a conforming stream's drops that are due to a late daemon."""
@@ -96,7 +94,7 @@ def arrival_command(
 
     async def work() -> dict[str, Any]:
         stream = arrival.Stream(
-            units.parse_rate(rate) * 8, units.parse_size(burst), 1000, load, seconds, busy
+            units.parse_rate(rate) * 8, units.parse_size(burst), 1000, _LOAD, seconds, _BUSY
         )
         return await arrival.compare(stream, sources or arrival.SOURCES, repeat, progress)
 

@@ -93,13 +93,6 @@ def test_a_denied_value_is_not_counted() -> None:
     assert fabric.view(TICK).remote == 1.0
 
 
-def test_another_quantity_is_rejected() -> None:
-    fabric = mesh()
-    fabric.receive("b", wire.mesh(7, 0, 1.0, Quantity.WEIGHT), 0)
-    assert fabric.view(0).connected == frozenset()
-    assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
-
-
 def test_a_reload_keeps_those_that_stay() -> None:
     fabric = mesh()
     fabric.receive("b", update(0, 1.0), 0)
@@ -189,11 +182,12 @@ def test_a_value_that_is_not_repeated_counts_zero_although_its_origin_lives() ->
     assert fabric.quiet
 
 
-def test_of_another_allocator_until_it_changes_its_mind() -> None:
+def test_a_peer_counts_when_its_allocator_agrees() -> None:
     fabric = mesh("b")
     fabric.membership.hear("b", hears_us=True, now_ns=0)
     fabric.receive("b", wire.mesh(7, 0, 1.0, Quantity.WEIGHT), 0)
     assert fabric.view(0).connected == frozenset()
+    assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
     fabric.receive("b", update(1, 2.0), 0)
     assert fabric.view(0).remote == 2.0
 
