@@ -157,7 +157,7 @@ def frame(data: bytes, tags: int = 0) -> bytes:
     return header + struct.pack("!H", ethertype) + data
 
 
-def test_random_packets_under_random_limits(code: Mapping[str, Code]) -> None:
+def test_the_program_and_the_gate_agree_on_random_packets(code: Mapping[str, Code]) -> None:
     rng = Random(11)
     # The verifier takes a third of a second for each program, and scapy 2 ms for each packet.
     packets = [random_packet(rng) for _ in range(1000)]

@@ -59,7 +59,7 @@ async def run(
         return await run_once(small, allocator, 1, options, Progress(silence))
 
 
-async def test_a_central_run_under_the_kernel_s_own_token_bucket_whose_rate_changes(
+async def test_the_rate_of_the_kernel_s_own_token_bucket_changes(
     make_links: MakeLinks,
 ) -> None:
     found = await run(

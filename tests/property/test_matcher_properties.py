@@ -126,7 +126,9 @@ def test_the_matcher_agrees_with_a_linear_search(
 
 
 @given(match=MATCHES, header=headers(), mark=MARKS)
-def test_one_limit_on_its_own_hook(match: Match, header: Header, mark: int) -> None:
+def test_a_limit_on_its_own_hook_matches_as_the_document_says(
+    match: Match, header: Header, mark: int
+) -> None:
     """The packet is always at the limit's hook, so that matching is common."""
     (spec,) = limits([match])
     interface = match.interface.rstrip("*")

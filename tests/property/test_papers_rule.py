@@ -71,7 +71,7 @@ def test_the_bound_holds_and_is_reached(case: tuple[Graph, list[Fraction], list[
     assert local_limits(graph, shares, only_these) == bound
 
 
-def test_equal_shares() -> None:
+def test_the_excess_of_equal_shares_depends_on_the_cliques() -> None:
     """4/3 for a chain; the limit itself if, and only if, all parts are cliques; never more than
     (N + 1)^2 / 4 N, which odd fleets reach."""
     chain = graph_of(3, [(0, 1), (1, 2)])

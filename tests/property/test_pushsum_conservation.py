@@ -205,7 +205,7 @@ def test_mass_is_conserved(size: int, steps: Steps, wanted: float) -> None:
         st.tuples(st.just("leave"), st.integers(0, 5), st.just(0.0)),
     ),
 )
-def test_epochs(size: int, steps: Steps) -> None:
+def test_no_change_of_epochs_creates_mass(size: int, steps: Steps) -> None:
     """Updates get lost, limiters leave and time out: epochs begin, are adopted, or joined again."""
     fleet = Ledger(size)
     for name in fleet.names:

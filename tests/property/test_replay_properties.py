@@ -172,7 +172,7 @@ def test_a_tally_is_bounded() -> None:
     assert tally.span_s == 32
 
 
-def test_marks_of_packets_that_the_capture_cut_off() -> None:
+def test_packets_that_the_capture_cut_off_are_marked_too() -> None:
     """A packet of which only the headers were captured is as ECN-capable as it was."""
     content, _ = trace([(10, 1000, 0, 2), (0, 500, 1, 2)] * 300)
     found = replayed(content, [limit(excess=Excess.MARK)], "fair")

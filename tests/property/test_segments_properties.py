@@ -57,7 +57,7 @@ def test_a_full_table_makes_times_later_and_never_earlier(
 
 
 @given(firsts, st.lists(st.integers(1, 30), min_size=1, max_size=40), st.data())
-def test_any_order_of_segments_and_any_cut_into_messages(
+def test_times_are_right_in_any_order_of_segments_and_for_any_cut(
     first: int, lengths: list[int], data: st.DataObject
 ) -> None:
     """Every byte comes once or twice; messages are asked for when all have come."""

@@ -9,7 +9,7 @@ steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, ma
 
 
 @given(steps=steps, span_ns=st.integers(1, 12))
-def test_the_minimum_of_the_values_within_the_span(
+def test_the_minimum_is_that_of_the_values_within_the_span(
     steps: list[tuple[int, int]], span_ns: int
 ) -> None:
     """Each value holds until the next one."""

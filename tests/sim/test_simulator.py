@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_record_to_the_byte() -> None:
     assert json.dumps(simulate(experiment(seed=2), "fps")) != records[0]
 
 
-def test_a_run_from_the_command_line(tmp_path: Path) -> None:
+def test_a_run_from_the_command_line_writes_its_result(tmp_path: Path) -> None:
     arguments = ["run", "baseline", "--seconds", "3", "--set", "warmup=1s", "--repeat", "1"]
     asked = ["--allocator", "ctb", "--allocator", "fps", "--out", str(tmp_path), "--no-plots"]
     outcome = CliRunner().invoke(main, arguments + asked)

@@ -52,7 +52,7 @@ def result(*outcomes: Outcome) -> dict[str, Any]:
     ("values", "five"),
     [([4.0, 1.0, 2.0, 3.0, 10.0], (3, 2, 4, 1, 10)), ([7.0], (7, 7, 7, 7, 7))],
 )
-def test_a_sample_in_five_numbers(values: list[float], five: tuple[float, ...]) -> None:
+def test_five_numbers_summarize_a_sample(values: list[float], five: tuple[float, ...]) -> None:
     assert astuple(summarize(values)) == five
 
 

@@ -103,7 +103,7 @@ def test_a_header_s_checksum_makes_its_sum_all_ones() -> None:
     assert header[2:4] == bytes([0, 31])
 
 
-def test_memory_that_grows() -> None:
+def test_memory_that_grows_has_a_slope() -> None:
     sizes = {time_s: 50_000_000 + max(time_s - 300, 0) * 10 for time_s in range(0, 1000, 10)}
     samples = [Sample(time_s, Health(size, 9)) for time_s, size in sizes.items()]
     assert slope(samples, 300.0) == pytest.approx(36_000)

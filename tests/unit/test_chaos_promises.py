@@ -19,7 +19,7 @@ from testbed.harness.finding import Verdict
 MS = 1_000_000
 
 
-def test_the_bound_on_bytes() -> None:
+def test_the_bound_on_bytes_is_the_sum_of_its_parts() -> None:
     """Two bursts, the loans of twice the age of news, six packets each, and an interval."""
     bound = byte_bound(1_000_000, 60_000, 3, 150 * MS, margin=0.2, interval_ns=50 * MS)
     assert bound == pytest.approx(120_000 + 400_000 + 27_000 + 60_000)

@@ -67,7 +67,7 @@ BROKEN = Check("beyond limit x time", 200, "kB", most=150)
         (result(KEPT, Check("traces in logs", 0, most=0)), "traces in logs 0 (at most 0)."),
     ],
 )
-def test_promises_that_hold(found: Any, cell: str) -> None:
+def test_kept_promises_are_counted(found: Any, cell: str) -> None:
     assert report.broken(found) == []
     assert "all hold" in report.text(found)
     assert cell in report.section(found, "Tree")

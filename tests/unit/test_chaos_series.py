@@ -80,12 +80,12 @@ def test_a_fleet_has_recovered_when_its_use_stays(
     assert found == (pytest.approx(after_s, abs=0.11) if after_s else after_s)
 
 
-def test_the_course_of_what_passed() -> None:
+def test_the_series_show_what_passed_in_each_step() -> None:
     seen = series(a=[(2, 1000), (2, 500)], b=[(4, 100)])
     assert seen.all.steps(1.0, 3.0, 0.5) == {"a": [500, 500, 250, 250], "b": [50] * 4}
 
 
-def test_the_lowest_second() -> None:
+def test_the_lowest_second_is_found() -> None:
     seen = series(a=[(2, 1000), (0.5, 0), (2, 1000)])
     assert lowest(seen, 0.0, 4.4) == pytest.approx(500, rel=0.01)
     assert math.isnan(lowest(seen, 0.0, 0.5))
@@ -142,7 +142,9 @@ def one_late_processor() -> Seen:
         (one_late_processor(), (0.0, 2.9), 0),
     ],
 )
-def test_how_long_a_host_stood_still(seen: Seen, span: tuple[float, float], late_s: float) -> None:
+def test_the_series_show_how_long_the_host_stood_still(
+    seen: Seen, span: tuple[float, float], late_s: float
+) -> None:
     assert seen.late_s(*span) == pytest.approx(late_s)
 
 
@@ -190,6 +192,6 @@ def test_daemons_are_as_urgent_as_the_unit_has_them() -> None:
     assert f"\nNice={NICE}\n" in unit
 
 
-def test_depths_of_a_fleet() -> None:
+def test_each_limiter_of_a_fleet_has_at_least_the_least_depth() -> None:
     assert depths(2, 50_000) == 100_000
     assert depths(8, 1_500) == 8 * 18_000

@@ -52,7 +52,7 @@ def test_the_default_is_the_first_revision_of_this_wire_version(
     assert (tmp_path / "code" / ".venv").is_symlink()
 
 
-def test_a_chosen_revision(history: Path, tmp_path: Path) -> None:
+def test_a_chosen_revision_is_exported(history: Path, tmp_path: Path) -> None:
     folder = earlier(tmp_path / "code", "HEAD^", history)
     assert (folder / "bpf/note").read_text() == "later"
 

@@ -25,7 +25,7 @@ RUMOUR = Rumour(subject=5, life=6, counter=7, state=State.SUSPECT, accusers=0b10
 PROBE = Control(Kind.PROBE, sequence=258, target=2**64 - 1, digest=3, rumours=(RUMOUR,))
 
 
-def test_golden_bytes() -> None:
+def test_each_message_has_its_golden_bytes() -> None:
     assert encode_control(GREETING, 1, 0) == bytes.fromhex(
         "21 40 0000 00000000"
         "0102030405060708 00000001 0000000000000000 00000000 0000000000000009 0000000000000000"

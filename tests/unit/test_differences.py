@@ -36,7 +36,9 @@ BASE: dict[str, Any] = {"limiter": LIMITER, "peer": [PEER], "limit": [LIMIT]}
         ),
     ],
 )
-def test_changed_keys(change: dict[str, Any], found: list[tuple[str, Any]]) -> None:
+def test_changed_keys_are_listed_by_table(
+    change: dict[str, Any], found: list[tuple[str, Any]]
+) -> None:
     compared = differences(tables(BASE), tables({**BASE, **change}))
     kinds = ["added" if "gossip" in change else "changed"] * len(found)
     assert compared == [

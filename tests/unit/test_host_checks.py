@@ -30,7 +30,9 @@ IN, OUT = Direction.IN, Direction.OUT
         ("nfqueue", {"nfqueue": "no queue"}, [WRONG]),
     ],
 )
-def test_the_trial(wanted: str, refusals: dict[str, str | None], expected: list[Level]) -> None:
+def test_each_limit_that_cannot_be_attached_is_named(
+    wanted: str, refusals: dict[str, str | None], expected: list[Level]
+) -> None:
     found = list(checks.trial(checks.Trial(wanted, refusals)))
     assert [each.level for each in found] == expected
     for each, refusal in zip(found, refusals.values(), strict=True):
@@ -50,7 +52,9 @@ def test_without_root_nothing_is_tried() -> None:
         ("tc-BPF", {"reattached": 2}, [REMARK]),
     ],
 )
-def test_the_datapath_in_use(reason: str, counters: dict[str, int], expected: list[Level]) -> None:
+def test_trouble_of_the_datapath_in_use_is_found(
+    reason: str, counters: dict[str, int], expected: list[Level]
+) -> None:
     report: Any = {"reason": reason, "counters": counters}
     assert [each.level for each in checks.in_use(report)] == expected
 
@@ -71,7 +75,9 @@ def mask(*names: str) -> int:
         (0, "nfqueue", [WRONG]),
     ],
 )
-def test_capabilities(held: int | None, datapath: str, expected: list[Level]) -> None:
+def test_missing_capabilities_are_wrong(
+    held: int | None, datapath: str, expected: list[Level]
+) -> None:
     assert [each.level for each in checks.capabilities(held, datapath)] == expected
 
 
@@ -86,7 +92,9 @@ def test_capabilities(held: int | None, datapath: str, expected: list[Level]) ->
         (checks.Settings(1, 2, flowtables=True), "nfqueue", [("flowtable", WRONG)]),
     ],
 )
-def test_settings(facts: checks.Settings, datapath: str, expected: list[tuple[str, Level]]) -> None:
+def test_settings_that_harm_the_datapath_are_found(
+    facts: checks.Settings, datapath: str, expected: list[tuple[str, Level]]
+) -> None:
     assert levels(checks.settings(facts, datapath)) == expected
 
 
@@ -119,7 +127,7 @@ LARGE = checks.SUPER_PACKETS
         (Interface("e", offloads=["lro"]), OUT, LARGE, "kernel", (REMARK, "LRO")),
     ],
 )
-def test_an_interface(
+def test_facts_of_an_interface_that_matter_are_judged(
     facts: Interface,
     direction: Direction,
     burst: int,

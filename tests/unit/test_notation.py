@@ -91,7 +91,7 @@ def test_a_sound_packet_is_the_same_in_words_and_in_bytes(rng: object) -> None:
         ("4500 size 1", "size: must be at least the 2 bytes given (got 1)"),
     ],
 )
-def test_mistakes(text: str, message: str) -> None:
+def test_each_mistake_is_named(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         read(text)
     assert str(caught.value).startswith(message)

@@ -79,7 +79,7 @@ def limit(interface: str, on_failure: OnFailure = OnFailure.CLOSED, **match: Any
     return limit_spec(match=Match(interface, OUT, **match), on_failure=on_failure)
 
 
-def test_rules_in_the_languages_of_both_tools() -> None:
+def test_both_tools_get_the_pattern_in_their_own_notation() -> None:
     hooks = plan([limit("veth*")])
     nothing = dict.fromkeys(Point, ChainState())
     assert 'oifname "veth*" queue num 3' in nft_install("a", hooks, 3)

@@ -45,7 +45,7 @@ REBORN = replace(ALIVE, life=8)
         ),
     ],
 )
-def test_the_state_after_rumours(heard: list[Rumour], known: Rumour) -> None:
+def test_rumours_replace_what_they_are_newer_than(heard: list[Rumour], known: Rumour) -> None:
     """Hearsay of another life does not replace one that is alive."""
     assert table(*heard).known("p1") == known
 

@@ -73,7 +73,7 @@ def test_a_fresh_start_keeps_the_own_demand() -> None:
         (Pair(0.0, MAX_WEIGHT), False),
     ],
 )
-def test_soundness(pair: Pair, sound: bool) -> None:
+def test_a_pair_is_sound_if_it_can_be_believed(pair: Pair, sound: bool) -> None:
     pool = mass(0.0)
     pool.add(pair, peers=1)
     assert pool.sound == sound

@@ -111,7 +111,7 @@ def test_a_group_that_gets_nothing_is_infinitely_far_apart() -> None:
     assert apart("one", "two").of(a_seen({**THREE, "one.1": 0.0})) == math.inf
 
 
-def test_fairness_and_use() -> None:
+def test_fairness_and_use_follow_from_rates_and_weights() -> None:
     seen = a_seen(THREE)
     assert JAIN.of(seen) == pytest.approx(100 / (3 * 34))
     assert AGGREGATE.of(seen) == pytest.approx(1.0)
@@ -276,7 +276,7 @@ def test_a_case_is_judged_from_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_p
     draws(any_traffic.FIGURE, results(monkeypatch, 0.99, 0.83), tmp_path)
 
 
-def test_bounds_beside_another_and_of_the_worst_run() -> None:
+def test_a_bound_may_compare_allocators_or_take_the_worst_run() -> None:
     (case,) = [case for case in CASES if case.key == "ports"]
 
     def check(bound: Bound, fair: Sequence[float], ctb: Sequence[float]) -> float | None:

@@ -11,7 +11,7 @@ from tests.reproduce_factories import draws
 from tests.study_results import both, fleets
 
 
-def test_rows_of_the_comparison() -> None:
+def test_the_table_compares_both_sides_row_by_row() -> None:
     (table,) = trust.FIGURE.evaluate(both()).tables
     assert [row for row in table.rows if row[0] == "figure 7: FPS"] == [
         ["figure 7: FPS", *["1.000, 1.000, 1.000"] * 2, *["0.300, 0.800, 0.600"] * 2, "0.980",

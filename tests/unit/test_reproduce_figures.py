@@ -43,7 +43,7 @@ def test_figures_have_statements_in_words() -> None:
     assert "control traffic 0.226 of the limit" in fig8.FIGURE.evaluate(scale()).ours
 
 
-def test_rows_of_tables() -> None:
+def test_the_tables_have_the_figures_of_the_runs() -> None:
     (table,) = table2.FIGURE.evaluate(round_trips()).tables
     assert table.rows[2] == ["FPS", "10.10", "1.10 (0.00)", "0.80 (0.00)",
                              "10.43", "0.92 (0.15)", "0.57 (0.05)"]  # fmt: skip
@@ -57,7 +57,7 @@ def test_rows_of_tables() -> None:
     assert table.rows[1][1:] == ["1.000", "1.000", "1.000", "1.000", "1.000", "1.00"]
 
 
-def test_rows_of_table_1() -> None:
+def test_table_1_has_the_figures_of_the_runs() -> None:
     (table,) = table1.FIGURE.evaluate(table_1()).tables
     by_label = {row[0]: row[1:] for row in table.rows}
     assert by_label["Goodput, web"][:3] == ["1796.06", "1974.35", "2090.25"]

@@ -54,7 +54,7 @@ def test_a_check_holds_within_its_bounds(check: Check, verdict: Verdict) -> None
         (Check("", float("inf"), "s", most=5), "inf s", "at most 5"),
     ],
 )
-def test_a_check_in_words(check: Check, measured: str, bounds: str) -> None:
+def test_a_check_is_said_in_words(check: Check, measured: str, bounds: str) -> None:
     assert (check.measured, check.bounds) == (measured, bounds)
 
 
@@ -193,7 +193,7 @@ def test_a_quick_run_leaves_out_what_is_not_for_it() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(53.2, "53 s"), (900, "15 min"), (3900, "1 h 05 min")]
 )
-def test_durations_in_words(seconds: float, said: str) -> None:
+def test_durations_are_said_in_words(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 

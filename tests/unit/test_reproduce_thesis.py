@@ -135,7 +135,7 @@ def test_published_figures_hold_and_are_drawn(figure: Figure, tmp_path: Path) ->
         ("thesis-real", "excess", "ledger-slack", 11, 2),
     ],
 )
-def test_other_figures_fail(
+def test_other_values_fail_their_checks(
     name: str, key: str, bucket: str, value: float, statements: int
 ) -> None:
     def change(series: str, of: str, record: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def limit(
 # The plan
 
 
-def test_one_hook_for_each_interface_and_direction() -> None:
+def test_each_interface_and_direction_has_one_hook() -> None:
     limits = [limit("eth1", OUT), limit("eth0", IN), limit("eth1", OUT), limit("eth1", IN)]
     hooks = plan(limits)
     assert [(hook.interface, hook.direction) for hook in hooks] == [
@@ -174,7 +174,7 @@ SETS = (
 )
 
 
-def test_nft_install() -> None:
+def test_nft_gets_one_table_with_all_hooks() -> None:
     assert nft_install("lim1", SETS, 17) == (
         "add table inet drld-lim1\n"
         "add chain inet drld-lim1 in"
@@ -226,12 +226,14 @@ ONCE = ChainState(True, 1)
         ),
     ],
 )
-def test_iptables_install(there: dict[Point, ChainState], jump_in: str, jump_out: str) -> None:
+def test_iptables_gets_chains_and_one_jump_each(
+    there: dict[Point, ChainState], jump_in: str, jump_out: str
+) -> None:
     expected = RULES_4.format(jump_in=jump_in, jump_out=jump_out)
     assert iptables_install("lim1", SETS, 17, 4, {**NOTHING, **there}) == expected
 
 
-def test_iptables_install_of_the_other_family() -> None:
+def test_ip6tables_gets_the_hooks_of_ipv6_alone() -> None:
     assert iptables_install("lim1", SETS[1:3], 17, 6, NOTHING) == (
         "*mangle\n"
         ":drld-lim1-in - [0:0]\n"
@@ -314,7 +316,7 @@ def test_hooks_out_are_stamped_unless_a_limit_matches_marks() -> None:
     assert not both.stamped
 
 
-def test_nft_install_of_a_stamped_hook() -> None:
+def test_nft_takes_packets_of_a_stamped_hook_early() -> None:
     assert nft_install("lim1", [replace(SETS[3], stamped=True)], 17) == (
         "add table inet drld-lim1\n"
         "add chain inet drld-lim1 in"
@@ -332,7 +334,7 @@ def test_nft_install_of_a_stamped_hook() -> None:
     )
 
 
-def test_iptables_install_of_a_stamped_hook() -> None:
+def test_iptables_takes_packets_of_a_stamped_hook_early() -> None:
     assert iptables_install("lim1", [STAMPED], 17, 4, NOTHING) == STAMPED_4
 
 

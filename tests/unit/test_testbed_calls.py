@@ -93,7 +93,7 @@ def test_both_daemons_have_the_same_limit_with_another_target() -> None:
         ({"calls": {**CALLS, "count": 101}}, "calls.count: must be at most 100"),
     ],
 )
-def test_mistakes(changes: dict[str, Any], problem: str) -> None:
+def test_each_mistake_is_named(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         with_calls(**changes)
     assert any(problem in line for line in caught.value.problems), caught.value.problems

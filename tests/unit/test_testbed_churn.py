@@ -32,7 +32,7 @@ def test_one_flow_starts_at_a_time_at_limiters_at_random() -> None:
     assert when != lives(ChurnTable.model_validate(churn()), seed=2)
 
 
-def test_the_flows_of_the_paper() -> None:
+def test_as_many_flows_live_as_in_the_paper() -> None:
     """490 limiters have 1,249 flows there, and so many here but for chance: sqrt(490 x 35/12)."""
     when = lives(ChurnTable.model_validate(churn(limiters=490)), seed=1)
     assert sum(map(len, when.values())) == pytest.approx(490 * 2.5, abs=3 * 38)

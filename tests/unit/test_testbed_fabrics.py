@@ -56,7 +56,7 @@ def test_when_a_change_is_known() -> None:
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_demands_without_loss(fabric: str) -> None:
+def test_demands_are_believed_exactly_without_loss(fabric: str) -> None:
     record = measure(Case(DEMAND, fabric, SMALL))
     assert record["steady"]["rms"] < 1e-6
     assert record["steady"]["allotted"]["mean"] == pytest.approx(1, abs=1e-6)
@@ -71,7 +71,7 @@ def test_demands_without_loss(fabric: str) -> None:
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_a_death_and_a_return(fabric: str) -> None:
+def test_a_death_and_a_return_are_counted_in_time(fabric: str) -> None:
     record = measure(Case(DEATH, fabric, SMALL))
     assert 10 < record["death"]["counted_after"] < 60
     assert record["death"]["close_after"] is not None
@@ -154,7 +154,7 @@ def test_the_page_has_plots_if_every_size_was_measured() -> None:
     assert "| 100 |" not in sections["490"]
 
 
-def test_results_over_seeds() -> None:
+def test_results_combine_the_seeds() -> None:
     runs = [
         {"case": Case(DEMAND, "tree", 10, seed=seed).document, "a": a, "t": t}
         for seed, a, t in ((1, 3.0, 4), (2, -4.0, None))

@@ -37,7 +37,7 @@ def a_result(*allocators: str) -> dict[str, Any]:
     return json.loads(json.dumps(result))  # type: ignore[no-any-return]  # JSON
 
 
-def test_a_figure_for_each_allocator_and_one_of_all(tmp_path: Path) -> None:
+def test_each_allocator_has_a_figure_and_all_have_one(tmp_path: Path) -> None:
     files = plot_result(a_result("ctb", "gtb", "fps"), tmp_path / "figures")
     assert [file.name for file in files] == [
         "small-ctb.png",

@@ -28,7 +28,7 @@ def seen_by_default() -> Observation:
     return observation(small, plan(small, "fps", 1), RATES)
 
 
-def test_the_figures_of_constant_rates() -> None:
+def test_constant_rates_have_their_figures() -> None:
     run = recorded()
     assert (run["allocator"], run["repetition"], run["datapath"]) == ("fps", 2, "nfqueue")
     assert (run["seconds"], run["warmup_s"]) == (4.0, 1.0)

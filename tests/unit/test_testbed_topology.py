@@ -163,7 +163,7 @@ def test_a_queue_is_the_bandwidth_delay_product_but_not_less_than_ten_packets() 
     assert queue_bytes(1_250_000, 7_000, rtt_ns) == 7_000
 
 
-def test_arguments_of_tc() -> None:
+def test_tc_gets_rates_depths_and_delays() -> None:
     assert tbf_arguments(250_000, 15_000) == [
         "tbf", "rate", "2000000bit", "burst", "3028", "limit", "15000",
     ]  # fmt: skip

@@ -101,7 +101,7 @@ def site(name: str, steps: list[int], *fetches: Fetch) -> SiteReport:
     return SiteReport(name, "l2", fetches, tuple(steps), 3 * MS)
 
 
-def test_the_record_of_a_run() -> None:
+def test_a_run_s_record_counts_its_requests() -> None:
     found = web_record(
         [
             site("w1", [1000, 2000, 3000], fetch(4000, 100, 300), fetch(3000, None, 500)),

@@ -70,7 +70,7 @@ def test_a_capture_is_read_from_a_pipe() -> None:
         (Ether(type=0x88A8) / Dot1Q(vlan=5) / Dot1Q(vlan=6) / INNER, 1),
     ],
 )
-def test_link_layers(frame: Packet, link: int) -> None:
+def test_every_link_layer_is_read(frame: Packet, link: int) -> None:
     assert only(capture(frame, link)) == (TIME_NS, DATA, len(DATA))
 
 
@@ -117,7 +117,7 @@ def enhanced(order: str, time: int) -> bytes:
     return block(order, 6, head + DATA)
 
 
-def test_pcapng_sections_resolutions_and_offsets() -> None:
+def test_sections_of_pcapng_keep_their_own_order_resolution_and_offset() -> None:
     """Options of an interface; a second section in the other order; a block of another kind."""
     nano = struct.pack("<HHBxxx", 9, 1, 9) + struct.pack("<HHq", 14, 8, 100)
     binary = struct.pack(">HHBxxx", 9, 1, 0x80 | 10) + struct.pack(">HH", 0, 0)

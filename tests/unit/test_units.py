@@ -228,7 +228,7 @@ def test_sizes_for_people_have_three_digits(size: float, text: str) -> None:
         (12 * 86400 + 3 * 3600, "12d 03h"),
     ],
 )
-def test_durations_for_people(seconds: float, text: str) -> None:
+def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert units.human_duration(seconds) == text
 
 

@@ -74,7 +74,7 @@ def patched(update: Update, **fields: int | float) -> bytes:
         ),
     ],
 )
-def test_golden_bodies(update: Update, body: str) -> None:
+def test_each_update_has_its_golden_body(update: Update, body: str) -> None:
     assert encode(update) == bytes.fromhex(body)
 
 

@@ -97,7 +97,7 @@ each_shell = pytest.mark.parametrize("tab", [bash, zsh, fish])
 
 
 @each_shell
-async def test_names_of_the_running_daemon(tmp_path: Path, tab: Tab) -> None:
+async def test_names_of_the_running_daemon_are_completed(tmp_path: Path, tab: Tab) -> None:
     path = tmp_path / "lim1.sock"
     async with served(FakeDaemon(), path):
         for words, offered in (
@@ -112,13 +112,13 @@ async def test_names_of_the_running_daemon(tmp_path: Path, tab: Tab) -> None:
 
 
 @each_shell
-def test_verbs_and_no_names_without_a_daemon(tmp_path: Path, tab: Tab) -> None:
+def test_without_a_daemon_verbs_are_completed_and_no_names(tmp_path: Path, tab: Tab) -> None:
     assert {"pause", "shadow", "enforce"} <= tab(tmp_path, "drlctl", "limit", "")
     assert tab(tmp_path, "drlctl", "--socket", str(tmp_path / "none"), "trace", "") == set()
 
 
 @pytest.mark.parametrize("tab", [zsh, zsh_with_a_file, fish])
-def test_files_and_options_of_the_daemon(tmp_path: Path, tab: Tab) -> None:
+def test_files_and_options_of_the_daemon_are_completed(tmp_path: Path, tab: Tab) -> None:
     file = tmp_path / "limits.toml"
     file.touch()
     assert tab(tmp_path, "drlctl", "diff", f"{tmp_path}/li") == {str(file)}

@@ -20,7 +20,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_daemon_and_its_peers(control: Path, daemon: FakeDaemon, file: Path) -> None:
+async def test_a_daemon_and_its_peers_are_judged(
+    control: Path, daemon: FakeDaemon, file: Path
+) -> None:
     assert daemon.report["probes"] is not None
     daemon.report["probes"]["disagreeing"] = {}
     result = await drlctl(control, "doctor", "--config", file, "--json")
@@ -39,7 +41,7 @@ async def test_a_daemon_and_its_peers(control: Path, daemon: FakeDaemon, file: P
     assert "ok      daemon: ready" in (await drlctl(control, "doctor", "--all")).stdout
 
 
-def test_without_a_daemon(file: Path, tmp_path: Path) -> None:
+def test_without_a_daemon_the_file_and_the_host_are_judged(file: Path, tmp_path: Path) -> None:
     (tmp_path / "drld.toml.d").mkdir(mode=0o755)
     (tmp_path / "drld.toml.d" / "10-a.conf").write_text("")
     result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
@@ -49,7 +51,7 @@ def test_without_a_daemon(file: Path, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1].endswith("0 wrong")
 
 
-def test_the_second_port_of_limits_with_keys(file: Path, tmp_path: Path) -> None:
+def test_the_second_port_of_limits_with_keys_is_checked(file: Path, tmp_path: Path) -> None:
     def checks() -> list[str]:
         result = invoke(
             "--socket", tmp_path / "none", "doctor", "--config", file, "--all", "--json"
@@ -65,7 +67,7 @@ def test_the_second_port_of_limits_with_keys(file: Path, tmp_path: Path) -> None
     assert [it for it in checks() if it.startswith("port of keys: 127.0.0.1, UDP port 7947: ")]
 
 
-def test_mistakes_of_the_file(file: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_named(file: Path, tmp_path: Path) -> None:
     file.write_text(FILE + 'speed = "fast"\n')
     result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
     assert result.exit_code == 1

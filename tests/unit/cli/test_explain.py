@@ -73,7 +73,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_each_limit_in_the_order_of_the_packet(control: Path, engine: FakeDatapath) -> None:
+async def test_limits_are_listed_in_the_order_in_which_the_packet_meets_them(
+    control: Path, engine: FakeDatapath
+) -> None:
     for _ in range(SENT_AT_ONCE):
         engine.policers[1].police(FLOW, 900, 0, Random(1))
     assert await output(control, "explain", PACKET) == lines("""
@@ -96,7 +98,7 @@ async def test_the_first_criterion_that_fails(control: Path) -> None:
     assert "site   enforce  -        out eth1: the packet crosses in eth0 " in said
 
 
-async def test_json(control: Path) -> None:
+async def test_json_has_the_packet_the_verdict_and_each_limit(control: Path) -> None:
     answer = json.loads(await output(control, "explain", PACKET, "--json"))
     assert (answer["item"], answer["verdict"], answer["by"]) == (PACKET, "forward", None)
     assert [row["limit"] for row in answer["limits"]] == ["web", "site", "after"]
@@ -104,7 +106,9 @@ async def test_json(control: Path) -> None:
     assert answer["limits"][1]["tokens_bytes"] == 2000
 
 
-async def test_shadow_and_pause(control: Path, engine: FakeDatapath) -> None:
+async def test_a_limit_in_shadow_mode_says_what_it_would_do(
+    control: Path, engine: FakeDatapath
+) -> None:
     engine.policers[2].police(FLOW, 31_250, 0, Random(1))
     said = await output(control, "explain", PACKET)
     assert "shadow mode; it would be dropped: the bucket holds 0 B, and the packet needs" in said
@@ -115,7 +119,9 @@ async def test_a_packet_in_hexadecimal_may_be_longer_than_the_name_of_a_file(con
     assert "now: forwarded" in said
 
 
-async def test_mistakes(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_a_bad_packet_or_file_is_named(
+    control: Path, daemon: FakeDaemon, tmp_path: Path
+) -> None:
     result = await drlctl(control, "explain", "tcp", "10.0.0.1")
     assert result.exit_code == 2
     assert 'packet: must be one such as "tcp 10.0.0.1:1234 > 10.9.2.3:80' in result.stderr
@@ -136,7 +142,7 @@ def trace(path: Path) -> Path:
     return path
 
 
-def test_a_capture_in_sum(file: Path, tmp_path: Path) -> None:
+def test_a_capture_is_summed_by_verdict_and_limits(file: Path, tmp_path: Path) -> None:
     """Of a file's limits, with no daemon."""
     args = ("explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "--config", file)
     assert invoke(*args).stdout == lines("""
@@ -193,7 +199,7 @@ async def test_a_capture_asks_the_daemon_once_for_packets_alike(
     assert all(item.endswith("out eth1 mark 1") for item in asked)
 
 
-async def test_many_at_once(control: Path) -> None:
+async def test_several_items_are_explained_at_once(control: Path) -> None:
     """Of each the limits that it falls under; what is no item takes none of the others with it."""
     items = [PACKET, "tcp", "igmp 1.1.1.1 > 2.2.2.2"]
     async with client(control) as api:
@@ -209,7 +215,7 @@ async def test_many_at_once(control: Path) -> None:
     assert [row["limit"] for row in found[2]] == ["site"]
 
 
-async def test_a_capture_of_more_packets_than_fit_into_a_question(
+async def test_a_large_capture_is_explained_by_several_questions(
     control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor into what is kept, nor into what is read at once."""
@@ -225,7 +231,7 @@ async def test_a_capture_of_more_packets_than_fit_into_a_question(
     ]  # fmt: skip
 
 
-def test_interfaces_by_pattern(tmp_path: Path, file: Path) -> None:
+def test_a_pattern_matches_the_interface_that_a_packet_crosses(tmp_path: Path, file: Path) -> None:
     file.write_text(FILE.replace('match = { out = "eth1" }', 'match = { out = "eth*" }'))
     said = invoke("explain", PACKET, "--config", file).stdout
     assert "site   enforce  forwarded  the bucket holds 2.00 kB" in said

@@ -91,7 +91,7 @@ def operator(built: Operator) -> Operator:
     return built
 
 
-def test_limits_from_a_file(operator: Operator) -> None:
+def test_limits_may_come_from_a_file(operator: Operator) -> None:
     added = operator.output(*ADD, operator.file("limits.toml", LIMITS))
     assert added.startswith("limits 1, 9, revision ")
     assert added.endswith(": applied by 0 of 0\n")
@@ -144,7 +144,7 @@ def test_keys_of_a_limit_change_and_the_others_stay(operator: Operator) -> None:
     assert "--save is for this limiter: a registry keeps all changes" in result.stderr
 
 
-def test_all_of_a_file_or_nothing(operator: Operator) -> None:
+def test_all_limits_of_a_file_are_added_or_none(operator: Operator) -> None:
     operator.etcd.put(KEYS.limit(9), limit(9, name="x"))
     operator.etcd.put(KEYS.given_out(9), "{}")
     wrong = LIMITS.replace('"2mbit"', '"fast"').replace('"b"', '"a"').replace('"1mbit"', '"slow"')

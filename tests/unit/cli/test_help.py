@@ -99,7 +99,9 @@ def test_every_command_is_in_the_table_of_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_exit_codes_for_scripts(path: tuple[str, ...], tmp_path: Path) -> None:
+def test_each_command_has_its_exit_code_without_a_daemon(
+    path: tuple[str, ...], tmp_path: Path
+) -> None:
     arguments, status = WITHOUT_A_DAEMON[path]
     (capture := tmp_path / "trace.pcap").write_bytes(pcap("<", 0xA1B2C3D4, 101, []))
     key = tmp_path / "key"

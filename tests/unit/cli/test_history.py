@@ -39,7 +39,7 @@ def changes(daemon: FakeDaemon) -> None:
     daemon.entries = [CHANGED, REMOVED, MORE, STARTED]
 
 
-async def test_the_newest_first(control: Path) -> None:
+async def test_the_newest_change_comes_first(control: Path) -> None:
     assert await output(control, "history") == lines("""
         2023-11-14 22:13:20 UTC  limit a changed by root (logged in as alice), pid 7, through drlctl or the control API, saved
             rate: 10mbit -> 20mbit
@@ -51,7 +51,7 @@ async def test_the_newest_first(control: Path) -> None:
     """)  # noqa: E501 -- as wide as it is
 
 
-async def test_one_limit_and_since(control: Path, daemon: FakeDaemon) -> None:
+async def test_options_choose_a_limit_and_a_time(control: Path, daemon: FakeDaemon) -> None:
     async def found(*options: str) -> list[HistoryEntry]:
         entries: list[HistoryEntry] = json.loads(
             await output(control, "history", "--json", *options)

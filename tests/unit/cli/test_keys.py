@@ -39,7 +39,7 @@ async def test_keys_are_rotated(control: Path, daemon: FakeDaemon, tmp_path: Pat
     assert json.loads(await output(control, "keys", "list", "--json"))["as_configured"]
 
 
-async def test_no_keys(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_daemon_without_keys_says_so(control: Path, daemon: FakeDaemon) -> None:
     daemon.ring = daemon.configured = KeyRing()
     assert await output(control, "keys", "list") == lines("""
         ID  FINGERPRINT  USE

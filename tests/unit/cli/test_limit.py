@@ -127,7 +127,7 @@ async def test_refusals_name_the_key(control: Path, tmp_path: Path) -> None:
         (("remove",), "Missing argument 'LIMIT'"),
     ],
 )
-def test_wrong_usage(arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_explained(arguments: tuple[str, ...], said: str) -> None:
     result = invoke("limit", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr

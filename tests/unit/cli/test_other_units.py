@@ -60,7 +60,7 @@ def busy(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.ticks_for_readers = 1
 
 
-async def test_limits(control: Path) -> None:
+async def test_each_limit_is_listed_in_its_own_unit(control: Path) -> None:
     assert await output(control, "limits") == lines("""
         NAME    ALLOCATOR  MODE     ID         RATE              BURST     IN FORCE       DEMAND  LOCAL LIMIT  DROP P  FLOWS  FORWARDED  DROPPED
         web     fair       enforce   1  10.0 Mbit/s      312 kB (auto)  10.0 Mbit/s      0 bit/s  10.0 Mbit/s   0.000      0        0 B      0 B
@@ -68,7 +68,7 @@ async def test_limits(control: Path) -> None:
     """)  # noqa: E501 -- as wide as it is
 
 
-async def test_limit_show(control: Path) -> None:
+async def test_a_limit_on_calls_is_shown_in_calls(control: Path) -> None:
     assert await output(control, "limit", "show", "logins") == lines("""
         limit        logins (id 2), ctb, enforce, on failure default, excess wait
         rate         50 calls/s, burst 12.5 calls (auto), every 50.0 ms
@@ -85,18 +85,18 @@ async def test_limit_show(control: Path) -> None:
     """)
 
 
-async def test_trace(control: Path) -> None:
+async def test_a_trace_is_in_calls(control: Path) -> None:
     _, line = (await output(control, "trace", "logins", "--count", 1)).splitlines()
     assert line.split("  ")[1:4] == ["400 calls/s", "240 calls/s", "160 calls/s"]
 
 
-async def test_json(control: Path) -> None:
+async def test_json_names_the_unit_beside_the_figures(control: Path) -> None:
     report = json.loads(await output(control, "limit", "show", "logins", "--json"))
     assert (report["unit"], report["items"], report["excess"]) == ("calls", "calls", "wait")
     assert (report["rate_bps"], report["arrived_bytes"], report["dropped_bytes"]) == (50, 20, 8)
 
 
-async def test_metrics(control: Path) -> None:
+async def test_metrics_of_each_limit_are_in_its_own_unit(control: Path) -> None:
     printed = (await output(control, "metrics")).splitlines()
     of_logins = [line for line in printed if 'limit="logins"' in line]
     assert 'drld_limit_rate_calls_per_second{limit="logins"} 50' in of_logins

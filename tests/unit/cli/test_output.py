@@ -32,7 +32,7 @@ async def test_status_is_printed_for_people(control: Path) -> None:
     """)
 
 
-async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) -> None:
+async def test_the_status_shows_a_daemon_s_trouble(control: Path, daemon: FakeDaemon) -> None:
     daemon.report["ready"] = False
     assert daemon.report["probes"] is not None
     daemon.report["probes"]["isolated"] = True
@@ -61,7 +61,7 @@ async def test_status_of_a_daemon_in_trouble(control: Path, daemon: FakeDaemon) 
     """)
 
 
-async def test_status_of_a_daemon_with_a_registry(control: Path, daemon: FakeDaemon) -> None:
+async def test_the_status_shows_the_registry(control: Path, daemon: FakeDaemon) -> None:
     registry: RegistryReport = {
         "fleet": "edge",
         "state": "waiting",
@@ -103,7 +103,7 @@ async def test_no_limits_are_headers_alone(control: Path, daemon: FakeDaemon) ->
     assert len((await output(control, "limits")).splitlines()) == 1
 
 
-async def test_limit_show(control: Path) -> None:
+async def test_a_limit_is_shown_with_all_its_figures(control: Path) -> None:
     assert await output(control, "limit", "show", "customer-a") == lines("""
         limit        customer-a (id 1), fps, enforce, on failure share, excess drop
         rate         10.0 Mbit/s, burst 312 kB (auto), every 50.0 ms
@@ -165,7 +165,7 @@ async def test_a_trace_is_a_table_with_a_line_a_tick(control: Path, daemon: Fake
         await daemon.has_readers(0)
 
 
-async def test_reload(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_reload_names_the_file_in_force(control: Path, daemon: FakeDaemon) -> None:
     assert await output(control, "reload") == "/etc/drld/drld.toml is in force\n"
     assert daemon.reloads == 1
 
@@ -202,7 +202,9 @@ async def test_a_limit_name_is_no_path(control: Path) -> None:
     refused(await drlctl(control, "limit", "show", "../status"))
 
 
-async def test_a_refused_configuration(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_refused_configuration_is_explained_and_the_old_one_kept(
+    control: Path, daemon: FakeDaemon
+) -> None:
     daemon.reload_error = ConfigError(["drld.toml: a: missing", "drld.toml: b: missing"])
     result = await drlctl(control, "reload")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -22,7 +22,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDEVMODE": "1"}
 
 
-async def test_a_real_process(control: Path) -> None:
+async def test_drlctl_works_as_a_process_of_its_own(control: Path) -> None:
     with trio.fail_after(60):
         done = await trio.run_process(
             [sys.executable, "-m", "drld.cli", "--socket", str(control), "limits", "--json"],

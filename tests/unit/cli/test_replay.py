@@ -61,7 +61,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_limits_of_a_file(trace: Path, file: Path) -> None:
+def test_the_limits_may_be_those_of_a_file(trace: Path, file: Path) -> None:
     result = invoke("replay", trace, "out", "eth1", "--config", file)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == lines("""
@@ -76,7 +76,7 @@ def test_the_limits_of_a_file(trace: Path, file: Path) -> None:
     """)  # noqa: E501 -- as wide as it is
 
 
-def test_a_limit_by_hand(trace: Path) -> None:
+def test_two_options_are_a_limit(trace: Path) -> None:
     answer = json.loads(
         invoke("replay", trace, "--rate", "20kbit", "--burst", "5kB", "--json").stdout
     )
@@ -100,7 +100,7 @@ def test_a_limit_by_hand(trace: Path) -> None:
     assert fair.exit_code == 0
 
 
-async def test_the_limits_of_the_daemon(control: Path, trace: Path) -> None:
+async def test_the_limits_may_be_those_of_the_daemon(control: Path, trace: Path) -> None:
     result = await drlctl(control, "replay", trace, "out", "eth1", "--json")
     (it,) = json.loads(result.stdout)["limits"]
     assert (it["limit"], it["arrived_packets"]) == ("customer-a", 30)
@@ -114,7 +114,7 @@ async def test_the_limits_of_the_daemon(control: Path, trace: Path) -> None:
         (["--rate", "1"], "options: limit[0].rate: must be "),
     ],
 )
-def test_wrong_usage(trace: Path, options: list[str], said: str) -> None:
+def test_wrong_usage_is_explained(trace: Path, options: list[str], said: str) -> None:
     result = invoke("replay", trace, *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
@@ -154,7 +154,7 @@ def test_packets_that_go_back_in_time_are_counted(trace: Path) -> None:
     assert said.splitlines()[1].startswith("20 of them go back in time: ")
 
 
-def test_a_plot(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plot_is_an_image(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
     plot = tmp_path / "trace.png"

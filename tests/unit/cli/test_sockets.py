@@ -18,7 +18,7 @@ from tests.control_fake import STATUS, record
 from tests.unit.cli.drlctl import drlctl, invoke, refused
 
 
-def test_no_socket(tmp_path: Path) -> None:
+def test_an_absent_socket_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lim1.sock"
     for command in (["status"], ["limits"], ["peers"], ["reload"], ["trace", "b"]):
         message = refused(invoke("--socket", path, *command))
@@ -26,7 +26,7 @@ def test_no_socket(tmp_path: Path) -> None:
         assert "is drld running" in message
 
 
-def test_a_socket_that_a_killed_daemon_left(tmp_path: Path) -> None:
+def test_a_socket_that_a_killed_daemon_left_refuses(tmp_path: Path) -> None:
     path = tmp_path / "lim1.sock"
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))
@@ -112,21 +112,23 @@ async def test_a_trace_that_breaks_off_is_reported(tmp_path: Path) -> None:
 # Which daemon
 
 
-async def test_the_socket_of_the_environment(control: Path) -> None:
+async def test_the_environment_may_name_the_socket(control: Path) -> None:
     result = await trio.to_thread.run_sync(
         lambda: invoke("status", "--json", env={"DRLD_CONTROL": str(control)})
     )
     assert json.loads(result.stdout) == STATUS
 
 
-async def test_the_only_socket(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_only_socket_is_chosen(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RUN_DIRECTORY", control.parent)
     (control.parent / "notes.txt").touch()
     result = await trio.to_thread.run_sync(invoke, "status", "--json")
     assert json.loads(result.stdout) == STATUS
 
 
-def test_no_socket_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_without_sockets_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for directory in (tmp_path, tmp_path / "missing"):
         monkeypatch.setattr(client, "RUN_DIRECTORY", directory)
         assert refused(invoke("status")) == (
@@ -176,7 +178,7 @@ async def test_sockets_of_killed_daemons_and_for_requests_are_no_choice(
         ["--sock"],
     ],
 )
-def test_wrong_usage(args: list[str]) -> None:
+def test_wrong_usage_is_answered_with_the_right_one(args: list[str]) -> None:
     result = invoke(*args)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Usage: drlctl" in result.stderr

@@ -42,7 +42,7 @@ def seen_at(seconds: int) -> Seen:
     return Seen(STATUS, [report], minute, seconds, "12:00:00 UTC")
 
 
-def test_a_table_of_80_columns() -> None:
+def test_the_table_fits_80_columns() -> None:
     assert [plain(line) for line in table(seen_at(1), 80, ASCII_BARS)] == [
         "NAME        DEMAND   LOCAL FORWARD DROPPED PEERS   LIMIT    MODE LAST MINUTE",
         "customer-a  3.12 M  3.05 M  1.00 M  8.00 k     3  6.67 M enforce               #",
@@ -174,7 +174,7 @@ async def terminal(control: Path, *arguments: str) -> AsyncIterator[Terminal]:
         os.close(theirs)
 
 
-async def test_in_a_terminal(tmp_path: Path) -> None:
+async def test_a_terminal_shows_pages_of_limits(tmp_path: Path) -> None:
     path, daemon = tmp_path / "lim1.sock", FakeDaemon()
     daemon.reports = list(many_limits(100))
     for number in (70, 71):

@@ -76,7 +76,7 @@ def test_threads_ask_over_both_kinds_of_socket(path: Path) -> None:
                 Client(wrong)
 
 
-def test_many_threads_and_large_batches(path: Path) -> None:
+def test_many_threads_share_a_client_and_large_batches_are_split(path: Path) -> None:
     many = 3 * CHUNK + 1
     datapath = limited((limit(), bucket(100)))
     with limiter(path, datapath) as (unix, _), Client(unix, timeout_s=60) as client:

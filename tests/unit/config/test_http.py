@@ -35,7 +35,7 @@ def parsed(listen: str, *lines: str) -> LimiterSpec:
     return config.parse(http(listen, *lines), "drld.toml")
 
 
-def test_addresses() -> None:
+def test_one_address_or_several_are_read() -> None:
     assert config.parse(GOOD, "drld.toml").http is None
     assert parsed('"0.0.0.0:9617"').http == HttpSpec((("0.0.0.0", 9617),))
     assert parsed('["127.0.0.1:1", "[::]:1", "[FD00::1]:2"]').http == HttpSpec(
@@ -109,7 +109,7 @@ def test_the_certificate_s_date_is_known(files: tuple[Certificate, Certificate])
     assert expiry(own.cert.read_text() + ca.cert.read_text()) == expires
 
 
-def test_dates_before_and_after_2049() -> None:
+def test_dates_before_and_after_2049_are_read() -> None:
     """UTCTime and GeneralizedTime (RFC 5280, 4.1.2.5); a certificate may lack a version."""
     for text, tag, year in (("491231235959Z", 0x17, 2049), ("20500101000000Z", 0x18, 2050)):
         date = bytes([tag, len(text)]) + text.encode()

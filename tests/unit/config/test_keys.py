@@ -62,7 +62,7 @@ def test_use_chooses_one_of_several_keys(file: Path, tmp_path: Path) -> None:
     assert_one_line(with_gossip(keys, "use = 2"), "gossip.use: must be the id of a key (got 2)")
 
 
-def test_migration(file: Path) -> None:
+def test_without_keys_in_use_unauthenticated_updates_must_be_accepted(file: Path) -> None:
     keys = f"keys = [{entry(1, file)}]"
     migrating = ring(keys, "use = 0", "accept_unauthenticated = true")
     assert migrating == KeyRing({1: KEY}, use=0, accept_unauthenticated=True)

@@ -117,7 +117,7 @@ def keys(*, required: bool = False) -> list[Any]:
 
 
 @pytest.mark.parametrize(("place", "key"), keys())
-def test_a_value_of_the_wrong_type(good: dict[str, Any], place: Place, key: str) -> None:
+def test_a_value_of_the_wrong_type_is_named(good: dict[str, Any], place: Place, key: str) -> None:
     inside(good, place.where)[key] = WRONG
     line = the_line(good)
     assert line.startswith(f"f: {place.path}.{key}: must be ")
@@ -137,7 +137,7 @@ def test_an_unknown_key_is_named(good: dict[str, Any], place: Place) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
-def test_no_table(good: dict[str, Any], place: Place) -> None:
+def test_a_value_in_place_of_a_table_is_named(good: dict[str, Any], place: Place) -> None:
     inside(good, place.where[:-1])[place.where[-1]] = WRONG
     line = the_line(good)
     assert line.startswith(f"f: {place.path}: must be ")
@@ -165,7 +165,7 @@ def test_no_table(good: dict[str, Any], place: Place) -> None:
         (("limit", 0, "allocator", "growth"), 0, "limit[0].allocator.growth: "),
     ],
 )
-def test_a_wrong_value_deep_inside(
+def test_a_wrong_value_deep_inside_is_named(
     good: dict[str, Any], where: tuple[str | int, ...], value: object, said: str
 ) -> None:
     inside(good, where[:-1])[where[-1]] = value

@@ -164,7 +164,7 @@ def test_each_plane_sees_its_own_limits() -> None:
     assert len(config.parse(text, "f").limits) == 2
 
 
-def test_the_registry_and_the_list_of_its_limits() -> None:
+def test_limits_of_each_plane_may_come_from_the_registry() -> None:
     registry = known(interfaces={"uplink": "eth7", "login": "eth8"})
     table = {"id": 2, "name": "logins", "rate": "50/s", "match": {"service": "login"}}
     values = {KEYS.limit(1): limit(1), KEYS.limit(2): json.dumps(table).encode()}
@@ -190,7 +190,7 @@ def digest(text: str) -> int:
     return ConfigDigest(settings(text), NS_PER_S).digest(ALL)
 
 
-def test_the_digests_of_a_limit_of_each_plane() -> None:
+def test_each_plane_adds_its_settings_to_its_limits_digests() -> None:
     assert settings(BOTH)[1] == settings(GOOD)[1]
     assert settings(BOTH)[2] == b'[1,{"rate":{"calls":50000000}}]'
     bytes_alike = BOTH.replace('"50/s"', '"50MB/s"').replace("{ service =", "{ out =")

@@ -76,7 +76,7 @@ def test_weights_of_limiters_that_the_file_does_not_name() -> None:
         ("https", "http", None),
     ],
 )
-def test_mistakes(old: str, new: str, said: str | None) -> None:
+def test_each_mistake_is_one_line_that_names_the_key(old: str, new: str, said: str | None) -> None:
     text = HEAD + REGISTRY.replace(old, new)
     if said is None:
         text += 'ca = "/ca.pem"\n'
@@ -98,7 +98,7 @@ def test_hosts_that_no_resolver_takes_are_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.9", "etcd-1.example.org.", 63 * "a", "[fd00::9]"])
-def test_hosts(host: str) -> None:
+def test_names_and_addresses_of_hosts_are_accepted(host: str) -> None:
     spec = config.parse(HEAD + REGISTRY.replace("etcd1", host), "f")
     assert spec.registry is not None
     assert spec.registry.endpoints == (f"https://{host}:2379",)

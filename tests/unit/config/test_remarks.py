@@ -39,7 +39,7 @@ def test_a_fleet_of_one_draws_no_remark_on_intervals() -> None:
     assert remarks(alone) == []
 
 
-def test_a_burst_below_a_quarter_of_a_second() -> None:
+def test_a_burst_below_a_quarter_of_a_second_draws_a_remark() -> None:
     assert remarks(SHALLOW) == [SHALLOW_REMARK]
     assert remarks(SHALLOW.replace("75kB", "312499B")) == [SHALLOW_REMARK]
     assert remarks(SHALLOW.replace("75kB", "312500B")) == []
@@ -77,7 +77,7 @@ def test_no_remark_asks_for_more_than_the_largest_burst(rate: str, burst: str, c
     assert len(remarks(text)) == count
 
 
-def test_an_interval_above_a_second() -> None:
+def test_an_interval_above_a_second_draws_a_remark() -> None:
     long = '[gossip]\ninterval = "{}"\n'
     assert remarks(GOOD + long.format("1s")) == []
     assert remarks(GOOD + long.format("1.001s")) == [

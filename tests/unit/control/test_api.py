@@ -35,7 +35,7 @@ async def test_a_listing_in_batches_is_one_array(
     assert (await api.get("/v1/limits")).json() == daemon.reports
 
 
-async def test_one_limit(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+async def test_one_limit_is_found_by_its_name(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
     assert (await api.get("/v1/limits/b")).json() == GRD_LIMIT
     daemon.reports = list(many_limits(250))
     assert (await api.get("/v1/limits/c249")).json() == daemon.reports[249]
@@ -126,7 +126,9 @@ async def test_a_bug_in_the_daemon_is_an_error_and_no_end(
     assert (await api.get("/v1/peers")).status_code == 200
 
 
-async def test_reload(api: httpx.AsyncClient, daemon: FakeDaemon) -> None:
+async def test_a_reload_answers_with_the_configuration_in_force(
+    api: httpx.AsyncClient, daemon: FakeDaemon
+) -> None:
     answer = await api.post("/v1/reload")
     assert answer.status_code == 200
     assert answer.json() == STATUS["config"]

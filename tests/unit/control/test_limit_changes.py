@@ -43,7 +43,7 @@ async def test_each_verb_changes_its_keys(api: httpx.AsyncClient, daemon: FakeDa
     assert [limit.name for limit in daemon.configuration.in_force.limits] == ["b"]
 
 
-async def test_the_tables_in_force(api: httpx.AsyncClient) -> None:
+async def test_the_tables_in_force_include_changes(api: httpx.AsyncClient) -> None:
     await changed(api, "/v1/limits/customer-a/set", {"set": {"rate": "2mbit"}})
     tables = (await api.get("/v1/config")).json()
     assert [table["kind"] for table in tables] == ["limiter", "peer", "limit"]

@@ -47,7 +47,7 @@ def value(families: dict[str, Metric], name: str, **labels: str) -> float:
     return float(sample.value)
 
 
-async def test_the_daemon_its_limits_and_its_peers(api: httpx.AsyncClient) -> None:
+async def test_the_daemon_its_limits_and_its_peers_have_metrics(api: httpx.AsyncClient) -> None:
     found = await scraped(api)
     (info,) = found["drld_info"].samples
     assert info.labels == {

@@ -55,7 +55,7 @@ def test_no_name_becomes_markup() -> None:
             assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
 
 
-async def test_figures_of_the_limits_under_pressure(
+async def test_the_page_gets_the_limits_under_most_pressure(
     api: httpx.AsyncClient, daemon: FakeDaemon
 ) -> None:
     daemon.reports = list(many_limits(250))

@@ -108,7 +108,7 @@ def test_a_route_that_may_change_something_is_not_for_other_hosts(
         make_public_app(daemon, Turns(), [lambda *_: [route]])
 
 
-async def test_over_tls_with_the_certificate_of_the_last_reload(
+async def test_tls_uses_the_certificate_of_the_last_reload(
     daemon: FakeDaemon, files: dict[str, Certificate]
 ) -> None:
     ca, stranger = (trusting(files[name]) for name in ("ca", "stranger"))
@@ -151,7 +151,7 @@ BAD_HOSTS = (
 )
 
 
-def test_names_of_this_host() -> None:
+def test_names_of_this_host_are_recognised() -> None:
     assert [host for host in GOOD_HOSTS.split() if not names_loopback(host)] == []
     assert [host for host in [b"", *BAD_HOSTS.split()] if names_loopback(host)] == []
 
@@ -175,7 +175,7 @@ async def test_an_address_of_the_network_has_any_name(
         assert answer.status_code == 200
 
 
-async def test_both_families_on_one_port(daemon: FakeDaemon) -> None:
+async def test_both_families_share_one_port(daemon: FakeDaemon) -> None:
     async with (
         listening(daemon, lambda: None, "0.0.0.0") as [(_, port)],
         trio.open_nursery() as nursery,

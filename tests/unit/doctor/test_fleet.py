@@ -54,7 +54,9 @@ def levels(found: Iterable[Finding]) -> list[tuple[str, Level]]:
         ({"datapath__counters": {"errors": 1}}, [("daemon", OK), ("datapath", WRONG)]),
     ],
 )
-def test_the_process(changes: dict[str, Any], expected: list[tuple[str, Level]]) -> None:
+def test_the_state_of_the_process_is_judged(
+    changes: dict[str, Any], expected: list[tuple[str, Level]]
+) -> None:
     assert levels(fleet.daemon(status(**changes), "0.1.0")) == expected
 
 
@@ -68,7 +70,7 @@ def test_the_process(changes: dict[str, Any], expected: list[tuple[str, Level]])
         ({"config__unsaved": ["a"]}, [], [("configuration", OK), ("unsaved changes", REMARK)]),
     ],
 )
-def test_the_configuration(
+def test_the_configuration_in_force_is_compared_with_the_file(
     changes: dict[str, Any], differs: list[str] | None, expected: list[tuple[str, Level]]
 ) -> None:
     assert levels(fleet.configuration(status(**changes), differs)) == expected
@@ -87,7 +89,9 @@ def test_the_configuration(
         (peer(verdict="unknown", age_s=None), 3, True, REMARK),
     ],
 )
-def test_a_peer(report: PeerReport, uptime_s: float, probed: bool, level: Level) -> None:
+def test_each_peer_is_judged_by_its_verdict(
+    report: PeerReport, uptime_s: float, probed: bool, level: Level
+) -> None:
     made = status(uptime_s=uptime_s)
     if not probed:
         made["probes"] = None
@@ -101,7 +105,7 @@ def test_a_fleet_of_one_has_no_peers_to_speak_of() -> None:
     assert levels(fleet.peers(status(), [])) == []
 
 
-def test_an_isolated_limiter_and_one_with_another_configuration() -> None:
+def test_isolation_and_disagreement_are_wrong() -> None:
     found = fleet.peers(status(probes__isolated=True), [peer(verdict="suspect")])
     assert levels(found) == [("peers", WRONG), ("peer lim2", REMARK)]
     (_, differing) = fleet.peers(status(probes__disagreeing={"lim2": ["a", "b"]}), [peer()])
@@ -151,5 +155,7 @@ def registry(**changes: Any) -> RegistryReport:
         ({"cache_error": "disk full"}, [("registry cache", WRONG), ("registry", OK)]),
     ],
 )
-def test_the_registry(changes: dict[str, Any], expected: list[tuple[str, Level]]) -> None:
+def test_the_state_of_the_registry_is_judged(
+    changes: dict[str, Any], expected: list[tuple[str, Level]]
+) -> None:
     assert levels(fleet.registry(registry(**changes))) == expected

@@ -79,7 +79,9 @@ table inet filter {
         ("udp dport 7946 drop", [("firewall", WRONG)]),
     ],
 )
-def test_nft(rule: str, expected: list[tuple[str, Level]]) -> None:
+def test_rules_of_nft_that_drop_gossip_are_found(
+    rule: str, expected: list[tuple[str, Level]]
+) -> None:
     (chain,) = nft_chains(RULESET.replace("RULE", rule))
     assert chain == host.Chain(
         "table inet filter chain input", True, ("ct state established accept", rule)
@@ -87,7 +89,7 @@ def test_nft(rule: str, expected: list[tuple[str, Level]]) -> None:
     assert levels(host.firewall([chain], 7946)) == expected
 
 
-def test_iptables() -> None:
+def test_rules_of_iptables_that_drop_gossip_are_found() -> None:
     saved = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n"
     (chain,) = iptables_chains("iptables", saved)
     assert (chain.drops, chain.rules) == (True, ("-i lo -j ACCEPT",))
@@ -112,13 +114,15 @@ def test_a_missing_and_an_unreadable_firewall_are_reported() -> None:
         (None, 0, [("files", OK)]),
     ],
 )
-def test_files(mode: int | None, owner: int, expected: list[tuple[str, Level]]) -> None:
+def test_the_mode_and_owner_of_each_file_are_judged(
+    mode: int | None, owner: int, expected: list[tuple[str, Level]]
+) -> None:
     mode = None if mode is None else stat.S_IFREG | mode
     file = host.File("configuration", "/etc/drld/drld.toml", mode, owner)
     assert levels(host.files([file], 900)) == expected
 
 
-def test_drop_ins() -> None:
+def test_drop_ins_that_are_not_read_draw_a_remark() -> None:
     assert levels(host.drop_ins("d", [])) == []
     (found,) = host.drop_ins("d", ["50-a.conf"])
     assert (found.level, "50-a.conf" in found.what) == (REMARK, True)
@@ -151,7 +155,7 @@ def test_clocks_are_judged_if_certificates_need_them(
         (None, False, 900, [("conntrack", WRONG)]),
     ],
 )
-def test_buffers(
+def test_buffers_below_the_need_draw_a_remark(
     rmem_max: int | None, net_admin: bool, tracked: int | None, expected: list[tuple[str, Level]]
 ) -> None:
     facts = host.Buffers(rmem_max, 1 << 22, net_admin, tracked, 1000)
@@ -167,7 +171,9 @@ def test_buffers(
         (True, -3.5, [("time namespace", WRONG)]),
     ],
 )
-def test_namespaces(same: bool | None, shifted_s: float, expected: list[tuple[str, Level]]) -> None:
+def test_the_daemon_s_network_and_time_namespaces_are_compared(
+    same: bool | None, shifted_s: float, expected: list[tuple[str, Level]]
+) -> None:
     assert levels(host.namespaces(host.Namespaces(same, shifted_s, 7))) == expected
 
 

@@ -49,7 +49,9 @@ async def publish(library: str, port: int, cases: Sequence[str], *options: objec
 
 
 @pytest.mark.parametrize("library", ["paho", "gmqtt", "aiomqtt"])
-async def test_clients_of_mqtt(server: Server, observer: Observer, library: str) -> None:
+async def test_clients_of_mqtt_lose_no_message(
+    server: Server, observer: Observer, library: str
+) -> None:
     async with front(server, "mqtt", waits()) as made:
         said = await publish(library, made.port, CASES)
         assert [case["numbers"] for case in said] == [ALL for _ in CASES]
@@ -59,7 +61,9 @@ async def test_clients_of_mqtt(server: Server, observer: Observer, library: str)
 
 
 @pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
-async def test_the_clients_of_mosquitto(server: Server, observer: Observer, version: str) -> None:
+async def test_the_clients_of_mosquitto_lose_no_message(
+    server: Server, observer: Observer, version: str
+) -> None:
     async with front(server, "mqtt", waits()) as made:
         with trio.fail_after(300):
             for qos in ("0", "1", "2"):
@@ -101,7 +105,7 @@ async def test_topic_aliases_do_not_escape_the_limit(
         assert made.waited() > COUNT
 
 
-async def test_large_payloads(server: Server, observer: Observer) -> None:
+async def test_large_payloads_arrive_whole(server: Server, observer: Observer) -> None:
     async with front(server, "mqtt", waits()) as made:
         (said,) = await publish("paho", made.port, ["5/1"], "--size=300000")
         assert said["numbers"] == ALL
@@ -202,7 +206,9 @@ async def test_shared_subscriptions_get_each_message_once(server: Server) -> Non
         assert all(part == sorted(part) for part in numbers)
 
 
-async def test_mqtt_over_tls(server: Server, observer: Observer, tmp_path: Path) -> None:
+async def test_mqtt_over_tls_loses_no_message(
+    server: Server, observer: Observer, tmp_path: Path
+) -> None:
     signer = authority(tmp_path, "authority")
     certificate = signed(tmp_path, "server", signer, "serverAuth")
     trust = ("--authority", signer.cert)
@@ -216,7 +222,7 @@ async def test_mqtt_over_tls(server: Server, observer: Observer, tmp_path: Path)
 
 
 @pytest.mark.parametrize("scene", ["plain", "headers", "large", "requests", "queues"])
-async def test_clients_of_nats(nats: Server, scene: str) -> None:
+async def test_clients_of_nats_lose_no_message(nats: Server, scene: str) -> None:
     # A slow host takes its time for 300 kB, and each message would find its token.
     rate = 5 if scene == "large" else 60
     limit = message_limit("limited.>", rate=rate, burst=5, broker=("nats",))
@@ -228,7 +234,7 @@ async def test_clients_of_nats(nats: Server, scene: str) -> None:
         assert made.waited() > 0 or scene in ("requests", "queues")
 
 
-async def test_nats_over_tls(nats: Server, tmp_path: Path) -> None:
+async def test_nats_over_tls_loses_no_message(nats: Server, tmp_path: Path) -> None:
     signer = authority(tmp_path, "authority")
     certificate = signed(tmp_path, "server", signer, "serverAuth")
     limit = message_limit("limited.>", rate=60, burst=5, broker=("nats",))

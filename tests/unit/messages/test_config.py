@@ -66,7 +66,7 @@ def test_a_file_may_have_brokers_without_limits_and_limits_without_brokers() -> 
     )
 
 
-def test_every_key_of_a_broker() -> None:
+def test_every_key_of_a_broker_is_read() -> None:
     keys = (
         'hold = "1GiB"\ntimestamps = "kernel"\naccept_proxy = true\nsend_proxy = true\n'
         'max_connections = 9\nmax_frame = "1KiB"\n'
@@ -149,7 +149,7 @@ def test_one_table_is_no_array() -> None:
     ]
 
 
-def test_clients_with_buckets_of_their_own() -> None:
+def test_clients_may_have_buckets_of_their_own() -> None:
     text = changed(('"city/#"', '"city/#", client = "user"'))
     (limit,) = parsed(text).limits
     assert limit.match == MessageMatch(("mqtt",), "city/#", ByClient.USER)

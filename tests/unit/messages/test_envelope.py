@@ -69,7 +69,7 @@ def test_an_empty_trace_has_no_envelope() -> None:
         envelope([], NS_PER_S)
 
 
-def test_the_tail_of_the_work_at_the_papers_load() -> None:
+def test_the_tail_of_the_work_at_the_papers_load_follows_the_formula() -> None:
     """M/D/1 at a load of 1 / 1.1: reference values by the formula with 200 digits."""
     expected = {0: 0.90909, 1: 0.77436, 3: 0.53495, 10: 0.14379, 20: 0.02201, 25: 0.00861}
     assert {x: round(work_above(x, RHO), 5) for x in expected} == expected
@@ -90,7 +90,7 @@ def test_eq_1_is_the_mean_delay_of_a_bucket_under_poisson_arrivals(rho: float) -
     assert mean_delay(rate, 1, rho) == pytest.approx(rho / (2 * rate * (1 - rho)))
 
 
-def test_the_law_of_the_tail() -> None:
+def test_the_tail_of_the_delay_grows_with_the_brokers() -> None:
     milliseconds = [1e3 * tail_delay(11_000, 26, 1 / brokers) for brokers in range(1, 7)]
     assert milliseconds == pytest.approx([0, 2.36, 4.73, 7.09, 9.45, 11.82], abs=0.01)
 

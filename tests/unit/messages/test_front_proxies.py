@@ -126,7 +126,7 @@ async def test_each_client_behind_a_proxy_has_a_bucket_by_its_own_address(
             await running.until_waiting(3)
 
 
-async def test_a_client_by_ipv6_behind_a_proxy(
+async def test_a_client_by_ipv6_behind_a_proxy_is_known_by_its_address(
     server: Server, clients: Clients, tmp_path: Path
 ) -> None:
     limit = message_limit("limited/#", rate=0.001, burst=1, client=ByClient.ADDRESS)

@@ -226,11 +226,11 @@ def test_a_file_is_explained_without_a_daemon(tmp_path: Path) -> None:
          'leave: use excess = "drop"'),
     ],
 )  # fmt: skip
-def test_remarks(changes: list[tuple[str, str]], remark: str) -> None:
+def test_settings_that_surprise_draw_remarks(changes: list[tuple[str, str]], remark: str) -> None:
     assert remark in config.remarks(config.parse(changed(*changes), "f"))
 
 
-def test_remarks_on_a_fleet() -> None:
+def test_a_burst_too_small_for_a_fleet_draws_a_remark() -> None:
     peer = '\n[[peer]]\nname = "lim2"\naddress = "127.0.0.1:7947"\n'
     assert (
         "limit.burst: split over 2 limiters, the 99th percentile of the access delay is above 0 if "
@@ -253,7 +253,7 @@ def test_a_limit_with_buckets_for_clients_is_written() -> None:
 # Metrics and profiles
 
 
-async def test_metrics(control: Path) -> None:
+async def test_metrics_show_what_waits(control: Path) -> None:
     daemon = FakeDaemon()
     limits = (
         message_limit("a", id=1, rate=10, burst=1),

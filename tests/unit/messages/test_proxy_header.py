@@ -67,7 +67,7 @@ def test_what_is_written_is_read(source: Endpoint, destination: Endpoint) -> Non
     assert read(header) == ProxyHeader(len(header), Endpoints(source, destination))
 
 
-def test_a_header_of_version_2_byte_by_byte() -> None:
+def test_a_header_of_version_2_is_right_byte_by_byte() -> None:
     assert write(ENDS) == V2
 
 

@@ -80,7 +80,7 @@ def test_published_figures_hold_and_are_drawn(name: str, tmp_path: Path) -> None
         ("srtm-real", ("srtm/real-virtual", "3", "access"), 2.0, 2),
     ],
 )
-def test_other_figures_fail(
+def test_other_values_fail_their_checks(
     name: str, place: tuple[str, str, str], value: float, statements: int
 ) -> None:
     def change(series: str, brokers: str, record: dict[str, Any]) -> None:

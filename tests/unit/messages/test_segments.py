@@ -183,7 +183,7 @@ IPV6 = struct.pack("!IHBB16s16s", 6 << 28, 20, 6, 64, bytes(16), bytes(16))
         IPV6[:6] + b"\0" + IPV6[7:] + bytes([60, 0, *bytes(6), 6, 1, *bytes(14)]) + TCP,
     ],
 )
-def test_the_initial_sequence_number_of_a_syn(headers: bytes) -> None:
+def test_a_syn_shows_the_initial_sequence_number(headers: bytes) -> None:
     assert initial_sequence(headers) == 0xFFFFFFF0
     assert initial_sequence(headers[:-1]) is None
 

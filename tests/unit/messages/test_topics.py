@@ -36,7 +36,9 @@ MQTT, NATS = Notation.MQTT, Notation.NATS
         ("a b", "a b", True),
     ],
 )
-def test_filters_of_mqtt(text: str, topic: str, matches: bool) -> None:
+def test_filters_of_mqtt_match_as_its_specification_says(
+    text: str, topic: str, matches: bool
+) -> None:
     assert Topics([(text, 1)], MQTT).search(topic) == ((1,) if matches else ())
 
 
@@ -55,7 +57,7 @@ def test_filters_of_mqtt(text: str, topic: str, matches: bool) -> None:
         ("a.b", "a.b", True),
     ],
 )
-def test_filters_of_nats(text: str, subject: str, matches: bool) -> None:
+def test_filters_of_nats_match_as_its_documents_say(text: str, subject: str, matches: bool) -> None:
     assert Topics([(text, 1)], NATS).search(subject) == ((1,) if matches else ())
 
 

@@ -161,7 +161,7 @@ async def test_a_server_that_stands_still_ends_calls(
         server.thaw()
 
 
-async def test_name_and_password(server: EtcdServer, tmp_path: Path) -> None:
+async def test_a_name_and_password_open_a_session(server: EtcdServer, tmp_path: Path) -> None:
     server.call("auth/user/add", {"name": "root", "password": "secret word"})
     server.call("auth/user/grant", {"user": "root", "role": "root"})
     server.call("auth/enable", {})

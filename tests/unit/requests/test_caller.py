@@ -80,5 +80,5 @@ def test_a_certificate_names_its_client_and_not_whom_a_trusted_proxy_calls_for()
         ({"subject": ((("commonName", "x\ud800"),),)}, "x"),
     ],
 )
-def test_names_of_certificates(certificate: dict[str, Any], name: str | None) -> None:
+def test_a_certificate_names_the_caller(certificate: dict[str, Any], name: str | None) -> None:
     assert certificate_name(certificate) == name

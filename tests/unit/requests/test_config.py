@@ -177,7 +177,9 @@ def test_addresses_are_fixed_until_a_restart() -> None:
         ("10000000/s", 10_000_000 * ITEM, (10_000_000, 1)),
     ],
 )
-def test_rates_and_their_quotas(text: str, rate: int, written: tuple[int, int]) -> None:
+def test_rates_and_quotas_are_read_and_written(
+    text: str, rate: int, written: tuple[int, int]
+) -> None:
     assert parse_rate(text) == rate
     assert quota(rate) == written
 

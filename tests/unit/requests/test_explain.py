@@ -59,7 +59,7 @@ ONE = "the bucket holds 1 request, and the request needs 3 requests"
 FREE = Request("api", {"plan": "free"}, caller="alice")
 
 
-async def test_each_limit_in_the_order_of_the_configuration(tmp_path: Path) -> None:
+async def test_limits_are_listed_in_the_order_of_the_configuration(tmp_path: Path) -> None:
     daemon, control = FakeDaemon(), tmp_path / "sock"
     datapath = RequestDatapath(Random(1), b"secret")
     running = Engine(config.parse(FILE, "f"), [requests(datapath)], FakeTransport(), Random(1))

@@ -182,7 +182,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
     }
 
 
-async def test_over_tls_with_the_certificate_of_the_last_reload_and_a_caller_s_name(
+async def test_tls_uses_the_certificate_of_the_last_reload_and_names_the_caller(
     tmp_path: Path, files: dict[str, Certificate]
 ) -> None:
     ca = files["ca"]

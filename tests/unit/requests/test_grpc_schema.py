@@ -142,7 +142,7 @@ def test_bytes_that_are_no_text_are_kept() -> None:
     assert text.encode("utf-8", "surrogateescape") == b"\xffa"
 
 
-def test_negative_numbers() -> None:
+def test_negative_numbers_are_encoded() -> None:
     table = Message("Numbers", Field("small", 1, Scalar.INT32), Field("large", 2, Scalar.INT64))
     numbers = {"small": -1, "large": -(2**63)}
     assert table.decode(table.encode(numbers)) == numbers

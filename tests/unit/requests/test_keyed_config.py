@@ -210,7 +210,7 @@ def test_the_fleet_agrees_on_keys_and_buckets_but_not_on_memory() -> None:
     assert agreed(keyed("max_keys = 5")) == agreed(keyed())
 
 
-def test_the_port_for_deltas() -> None:
+def test_the_port_for_deltas_is_read() -> None:
     text = changed(("[requests]", "[requests]\npeer_port = 8000"))
     assert config.parse(text, "f").plane(RequestsSpec).peer_port == 8000
     assert problems(text.replace("8000", "0")) == [
@@ -228,7 +228,7 @@ def test_a_pair_that_is_in_where_and_in_per_is_remarked_on() -> None:
     assert config.remarks(config.parse(other, "f")) == []
 
 
-def test_remarks_on_buckets_that_surprise() -> None:
+def test_buckets_that_surprise_draw_remarks() -> None:
     def remarks(extra: str, peers: str = PEERS) -> list[str]:
         spec = config.parse(keyed(extra) + peers, "f")
         return [line for line in config.remarks(spec) if not line.startswith("limit.match.per")]

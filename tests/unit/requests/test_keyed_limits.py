@@ -76,7 +76,7 @@ def test_all_limits_are_charged_or_none() -> None:
     assert [it.limit.name for it in one.ask("a").standings] == ["api", "all"]
 
 
-def test_modes() -> None:
+def test_modes_shadow_and_pause_refuse_no_key() -> None:
     shadow = Fleet(1, text=KEYED.replace("burst = 20", 'burst = 20\nmode = "shadow"'))
     one = shadow.limiters[0]
     assert shadow.ask_in_turn("alice", 30) == 30
@@ -100,7 +100,7 @@ def test_a_part_of_a_cost_and_a_charge_after_the_fact() -> None:
 
 
 @pytest.mark.parametrize("bucket", ["queue", "counter"])
-def test_the_thesis_buckets(bucket: str) -> None:
+def test_the_thesis_buckets_admit_the_burst_and_little_more(bucket: str) -> None:
     fleet = Fleet(3, text=KEYED.replace("burst = 20", f'burst = 20\nbucket = "{bucket}"'))
     admitted = fleet.ask_in_turn("alice", 60, every_ms=100)
     assert 20 <= admitted <= 25

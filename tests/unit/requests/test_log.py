@@ -27,7 +27,7 @@ def read(text: str | bytes, words: str = "") -> list[tuple[int, Request]]:
     return list(requests(io.BytesIO(data), words))
 
 
-def test_an_access_log() -> None:
+def test_an_access_log_is_read() -> None:
     pairs = {"method": "GET", "user": "alice", "path": "/a/b"}
     asked = Request("default", pairs, 1, 512, "192.0.2.7")
     assert read(ACCESS) == [(AT_NS, asked)]
@@ -54,7 +54,7 @@ def test_what_strangers_sent_is_no_damage(line: str, pairs: dict[str, str]) -> N
     assert (dict(request.descriptor), request.size) == (pairs, None)
 
 
-def test_json_lines_and_words() -> None:
+def test_json_lines_name_all_of_a_request() -> None:
     line = {"t": 1.5, "namespace": "api", "descriptor": {"user": "alice"}, "at_least": 1, "cost": 2}
     assert read(json.dumps(line) + "\n\n" + ACCESS, "plan=free caller=bob")[0] == (
         1_500_000_000,
@@ -63,7 +63,7 @@ def test_json_lines_and_words() -> None:
 
 
 @pytest.mark.parametrize("written", ["2026-01-31T22:59:59Z", "2026-01-31 23:59:59,000+0100"])
-def test_times_of_iso_8601(written: str) -> None:
+def test_times_of_iso_8601_are_read(written: str) -> None:
     assert read(json.dumps({"t": written, "namespace": "api"}))[0][0] == AT_NS
 
 

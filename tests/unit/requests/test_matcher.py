@@ -62,6 +62,6 @@ def test_what_is_no_descriptor(pairs: dict[str, object], reason: str) -> None:
         check(pairs)
 
 
-def test_the_largest_descriptor() -> None:
+def test_the_largest_descriptor_is_accepted() -> None:
     largest = {str(number): "x" * 31 for number in range(MAX_PAIRS)}
     assert check(largest) == largest

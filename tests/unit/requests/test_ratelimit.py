@@ -68,7 +68,7 @@ def test_statuses_are_in_order_and_say_how_the_limit_stands() -> None:
     ("rate", "number", "unit"),
     [(60, 60, 1), (7 / 60, 7, 2), (7 / 3600, 7, 3), (21.6 / 86_400, 21, 4)],
 )
-def test_units_of_limits(rate: float, number: int, unit: int) -> None:
+def test_the_status_names_the_unit_of_the_limit(rate: float, number: int, unit: int) -> None:
     answer = ask(limited((limit(rate=rate, burst=ITEM), bucket(3))), request({}))
     current = answer.statuses[0].current_limit
     assert (current.requests_per_unit, current.unit) == (number, unit)
@@ -219,7 +219,7 @@ def test_what_falls_under_no_limit_and_what_is_paused() -> None:
         ([request({"caller": "bob", "remote_address": "10.0.0.1"}), request({"caller": "bob"})], 1),
     ],
 )
-def test_who_calls(asked: list[Any], flows: int) -> None:
+def test_each_caller_is_a_flow(asked: list[Any], flows: int) -> None:
     path = limited((limit(), bucket(9)))
     for each in asked:
         ask(path, each)

@@ -128,7 +128,7 @@ costs = st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_si
 
 
 @given(st.integers(0, 6), st.integers(0, 6), costs)
-def test_all_or_none(first: int, second: int, asked: list[tuple[bool, int]]) -> None:
+def test_all_requests_pass_or_none(first: int, second: int, asked: list[tuple[bool, int]]) -> None:
     path, one_by_one = (
         begun(limited((limit(1), bucket(first)), (of_plan(2), bucket(second)))) for _ in range(2)
     )

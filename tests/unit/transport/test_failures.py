@@ -79,7 +79,7 @@ def test_a_failure_to_receive_is_counted_and_ends_nothing(
     assert a.errors == {"ECONNREFUSED": 2}
 
 
-def test_closing_twice(make: Make) -> None:
+def test_a_socket_may_be_closed_twice(make: Make) -> None:
     a = make("a")
     a.close()
     a.close()
