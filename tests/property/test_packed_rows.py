@@ -42,14 +42,20 @@ def test_rows_are_those_of_a_dict(steps: list[tuple[int, bytes | None]], fill: i
 
 
 @given(st.sets(KEYS, max_size=300), st.integers(1, 40))
-def test_turns_visit_every_row_once(keys: set[int], least: int) -> None:
+def test_turns_visit_every_row_once_and_no_more_rows_than_asked_for(
+    keys: set[int], rows: int
+) -> None:
     table = PackedRows()
     for key in keys:
         table.put(key, b"")
     seen: Counter[int] = Counter()
-    while sum(seen.values()) < len(keys):
-        found = table.turn(least)
-        assert len(found) >= min(least, len(keys))
+    asked = visited = 0
+    while visited < len(keys):
+        asked += rows
+        found = table.turn(rows)
+        assert not found or visited < asked, "only the last bucket may go beyond"
         seen.update(key for key, _ in found)
+        visited += len(found)
+        assert visited >= min(asked, len(keys))
     # The last turn may begin another round.
     assert {*seen} == keys

@@ -279,6 +279,21 @@ def test_slack_speaks_also_when_others_have_used_what_was_left() -> None:
     assert [peer for peer, _ in answers] == ["l1", "l2", "l3"]
 
 
+def test_without_slack_a_message_makes_no_news_urgent() -> None:
+    """Untold tokens are a matter of slack: without it, all news wait for a round."""
+    names = ["l1", "l2"]
+    first, second = (
+        Replica(lambda _key, origin=origin: ledger(origin=origin), [name])  # type: ignore[misc]  # a default is untyped
+        for origin, name in ((1, names[1]), (2, names[0]))
+    )
+    for one in (first, second):
+        for _ in range(SLOW.capacity):
+            assert one.take(USER, EPOCH_NS)[1] == []
+    ((_, message),) = first.round(EPOCH_NS, Random(1))
+    assert second.receive("l1", message, EPOCH_NS) == []
+    assert len(second.round(EPOCH_NS, Random(1))) == 1
+
+
 def test_a_ledger_tells_its_own_cells_from_one_on() -> None:
     bucket, other = ledger(), ledger(origin=2)
     cells = [bucket.charge(EPOCH_NS + number * S, 1 + number) for number in range(3)]

@@ -314,6 +314,11 @@ class Ledger(LedgerState):
         if self._count:
             if now_ns < self._until_ns:
                 return None
+            if self._cells is None and self._packed is None:
+                # The only cell of a new row needs no `Cells`.
+                return ledger_row.packed_one(
+                    self._start, self._id, self._count, self.untold, self.since_ns
+                )
             self._close()
         if self._packed is not None:
             return self._packed

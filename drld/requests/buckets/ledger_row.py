@@ -39,9 +39,7 @@ def packed(cells: Cells, tat: int, floor: int | None, untold: tuple[int, int, in
     `untold` is the number of untold tokens, the time of the first, ns, and the slot of its cell.
     """
     if floor is None and len(cells) == 1:
-        ((start, entry, count),) = cells
-        row = start.to_bytes(_BASE_BYTES, "little", signed=True) + _ONE.pack(entry, count)
-        return row + _UNTOLD.pack(*untold[:2]) if untold[0] else row
+        return packed_one(*next(iter(cells)), *untold[:2])
     if not cells or (data := cells.pack()) is None:
         return None
     base = cells.base
@@ -51,6 +49,12 @@ def packed(cells: Cells, tat: int, floor: int | None, untold: tuple[int, int, in
     except struct.error:
         return None
     return base.to_bytes(_BASE_BYTES, "little", signed=True) + times + data
+
+
+def packed_one(start: int, entry: int, count: int, untold: int, since_ns: int) -> bytes:
+    """Return a row with one cell and no floor."""
+    row = start.to_bytes(_BASE_BYTES, "little", signed=True) + _ONE.pack(entry, count)
+    return row + _UNTOLD.pack(untold, since_ns) if untold else row
 
 
 def fields(data: bytes, per: int) -> tuple[int, int, int, int, int]:

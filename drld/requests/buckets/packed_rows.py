@@ -33,7 +33,7 @@ _FEW = 12
 class PackedRows:
     """Rows, each some bytes, by keys of 64 bits."""
 
-    __slots__ = ("_buckets", "_count", "_hand", "_mask")
+    __slots__ = ("_ahead", "_buckets", "_count", "_hand", "_mask")
 
     def __init__(self) -> None:
         self._buckets: list[list[bytes]] = [[b""]]
@@ -41,7 +41,9 @@ class PackedRows:
         """The lowest k + 1 bits."""
         self._count = 0
         self._hand = 0
-        """The bucket that `turn` visits next."""
+        """The bucket that `turn` visited last."""
+        self._ahead = 0
+        """The rows that `turn` has returned beyond those that were asked for."""
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -97,17 +99,21 @@ class PackedRows:
         if self._count < _FEW * (len(self._buckets) - 1):
             self._shrink()
 
-    def turn(self, least: int) -> list[tuple[Key, bytes]]:
-        """Return the keys and rows of the next buckets in turn, at least this many, or all.
+    def turn(self, rows: int) -> list[tuple[Key, bytes]]:
+        """Return the keys and rows of the next buckets in turn: this many rows in the mean of many
+        calls, or all.
 
-        A key is missed for one turn at most while the table grows or shrinks.
+        Buckets are visited whole. The rows beyond `rows` count for the next calls, which may return
+        none. A key is missed for one turn at most while the table grows or shrinks.
         """
         found: list[tuple[Key, bytes]] = []
+        least = rows - self._ahead
         for _ in range(len(self._buckets)):
-            self._hand = self._hand + 1 if self._hand + 1 < len(self._buckets) else 0
-            found += _items(self._buckets[self._hand])
             if len(found) >= least:
                 break
+            self._hand = self._hand + 1 if self._hand + 1 < len(self._buckets) else 0
+            found += _items(self._buckets[self._hand])
+        self._ahead = max(len(found) - least, 0)
         return found
 
     def _grow(self) -> None:

@@ -284,7 +284,7 @@ class Replica:
                 self._forget(key, bucket, now_ns)
             if bucket.idle(now_ns):
                 self.buckets.drop(key)
-            elif bucket.untold:
+            elif self._slack is not None and bucket.untold:
                 messages += self._speak(key, bucket, now_ns)
         return messages
 

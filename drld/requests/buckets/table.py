@@ -105,15 +105,17 @@ class _Rows:
         data = bucket.freeze(now_ns)
         if data is None:
             return False
-        like = self._of_policy.get(bucket.policy)
-        if like is None:
-            like = self._make(key)
-            if like.policy != bucket.policy:
-                return False
-            self._of_policy[bucket.policy] = like
-        self._like = self._like or like
-        if like is not self._like:
-            self._likes[key] = like
+        # Most rows share one policy, and a look at it is cheaper than its hash.
+        if self._like is None or self._like.policy is not bucket.policy:
+            like = self._of_policy.get(bucket.policy)
+            if like is None:
+                like = self._make(key)
+                if like.policy != bucket.policy:
+                    return False
+                self._of_policy[bucket.policy] = like
+            self._like = self._like or like
+            if like is not self._like:
+                self._likes[key] = like
         self.packed.put(key, data)
         return True
 
