@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from email.utils import formatdate
 from typing import NoReturn
@@ -29,6 +30,8 @@ WRITE_S = 20.0
 MAX_HEAD_BYTES = 4096
 MAX_BODY_BYTES = 65_536
 """Some hundred limits fit."""
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?]*)(.*)")
+"""A target in absolute form: its host, and its path and query."""
 _READ_BYTES = 4096
 _MAX_AHEAD_BYTES = 65_536
 """Bytes that a client may send ahead while its last request is being answered."""
@@ -149,7 +152,8 @@ class Connection:
         await trio.sleep_forever()
 
     async def _answer(self, request: h11.Request, body: bytes) -> None:
-        path, _, query = request.target.partition(b"?")
+        target, headers = _origin_form(request)
+        path, _, query = target.partition(b"?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -160,7 +164,7 @@ class Connection:
             "raw_path": path,
             "query_string": query,
             "root_path": "",
-            "headers": list(request.headers),
+            "headers": headers,
             "client": None,
             "server": None,
             "state": {"peer": self._peer},
@@ -223,3 +227,22 @@ class Connection:
             await self._stream.send_all(data)
             return
         await self._end()
+
+
+def _origin_form(request: h11.Request) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Return the target of a request as a path with its query, and the headers.
+
+    A client that takes the server for a proxy sends a whole URI as its target. Then the host of the
+    URI replaces `Host` (RFC 9112, 3.2.2).
+
+    Raises:
+        _RefusedError: the URI has no host, or a user.
+    """
+    headers = list(request.headers)
+    if (absolute := _ABSOLUTE.fullmatch(request.target)) is None:
+        return request.target, headers
+    host, target = absolute.groups()
+    if not host or b"@" in host:
+        raise _RefusedError(400, "the target of a request must have a host, and no user")
+    headers = [(b"host", host), *((name, it) for name, it in headers if name != b"host")]
+    return target if target.startswith(b"/") else b"/" + target, headers

@@ -146,6 +146,19 @@ async def test_a_stranger_whose_name_leads_here_reads_nothing(
         assert (await api.get(path, headers={"Host": host})).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [("http://stranger.example/", "localhost", 421), ("http://localhost/", "stranger.example", 200)],
+)
+async def test_the_host_of_an_absolute_target_counts(
+    api: httpx.AsyncClient, target: str, host: str, status: int
+) -> None:
+    """RFC 9112, 3.2.2: a server ignores `Host` then."""
+    sent = {"target": target.encode()}
+    answer = await api.get("/", headers={"Host": host}, extensions=sent)
+    assert answer.status_code == status
+
+
 async def test_other_hosts_see_the_page_if_asked_and_nothing_more(daemon: FakeDaemon) -> None:
     for shown in (False, True):
         async with trio.open_nursery() as nursery:
