@@ -31,7 +31,7 @@ class Trial:
 
 
 def trial(facts: Trial | None) -> Iterator[Finding]:
-    """The datapath that the configuration asks for can be had."""
+    """Check that the datapath of the configuration can be attached here."""
     check = "datapath"
     if facts is None:
         yield unseen(
@@ -52,7 +52,7 @@ def trial(facts: Trial | None) -> Iterator[Finding]:
 
 
 def in_use(report: DatapathReport) -> Iterator[Finding]:
-    """The datapath in use, as the daemon reports it."""
+    """Check the datapath in use, as the daemon reports it."""
     check, counters = "datapath in use", report["counters"]
     if "no kernel datapath: " in report["reason"]:
         reason = report["reason"].partition("no kernel datapath: ")[2]
@@ -79,7 +79,7 @@ def in_use(report: DatapathReport) -> Iterator[Finding]:
 
 
 def capabilities(held: int | None, datapath: str) -> Iterator[Finding]:
-    """The daemon may do what its datapath needs."""
+    """Check that the daemon has the capabilities that its datapath needs."""
     if held is None:
         return
     needed = ["CAP_NET_ADMIN"]
@@ -87,7 +87,7 @@ def capabilities(held: int | None, datapath: str) -> Iterator[Finding]:
         needed += ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"]
     missing = [name for name in needed if not held >> CAPABILITIES[name] & 1]
     administrator = bool(held >> CAPABILITIES["CAP_SYS_ADMIN"] & 1)
-    if administrator:  # it stands for the two that were split off from it
+    if administrator:  # CAP_SYS_ADMIN includes the two, which Linux 5.8 split off
         missing = [name for name in missing if name not in ("CAP_BPF", "CAP_PERFMON")]
     do = "compare CapabilityBoundingSet with scripts/drld.service, then restart the daemon"
     if missing == ["CAP_SYS_ADMIN"]:
@@ -163,7 +163,7 @@ class Interface:
 def interfaces(
     there: Mapping[str, Interface], limits: Sequence[LimitSpec], datapath: str
 ) -> Iterator[Finding]:
-    """Each interface of the limits is there, and nothing on it gets in the way."""
+    """Check that each interface of the limits exists, and that nothing on it gets in the way."""
     hooks: dict[tuple[str, Direction], list[LimitSpec]] = {}
     for limit in limits:
         match = match_of(limit)
@@ -204,7 +204,7 @@ def interfaces(
 
 
 def other_limiters(found: Iterable[tuple[str, Direction, str]]) -> Iterator[Finding]:
-    """No other limiter polices the interfaces of this one; `found` names them in words."""
+    """Report each other limiter that polices an interface of this one; `found` names them."""
     for name, direction, other in found:
         yield wrong(
             f"interface {name} {direction.value}",

@@ -36,11 +36,11 @@ def iptables_others(limiter: str, saved: str) -> list[tuple[str, Direction, str]
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """The state of one of our chains."""
+    """The state of one of the limiter's chains."""
 
     exists: bool = False
     jumps: int = 0
-    """Rules in the built-in chain that jump to ours."""
+    """Rules in the built-in chain that jump to the limiter's chain."""
     rules: tuple[str, ...] = ()
     """The chain's rules, as the tool lists them."""
 
@@ -73,10 +73,10 @@ def iptables_install(
     family: int,
     states: Mapping[Point, ChainState],
 ) -> str:
-    """Input of `iptables-restore --noflush` that replaces our chains' contents by these rules.
+    """Input of `iptables-restore --noflush` that fills the limiter's chains with these rules.
 
     Our jump comes last in the built-in chain, so that rules that mark packets come first, and a
-    packet that we accept has passed all other rules. Empty if there is nothing to do.
+    packet that drld accepts has passed all other rules. Empty if there is nothing to do.
     """
     relevant = [hook for hook in hooks if family in hook.families]
     wanted = {
@@ -95,7 +95,7 @@ def iptables_install(
 def iptables_put_back(
     limiter: str, before: Mapping[Point, ChainState], states: Mapping[Point, ChainState]
 ) -> str:
-    """Input of `iptables-restore` that restores our chains; empty if they have not changed."""
+    """Input of `iptables-restore` that restores the chains; empty if they have not changed."""
     if states == before:
         return ""
     reached = {point: state.rules if state.jumps else () for point, state in before.items()}

@@ -201,7 +201,7 @@ def _number(options: Mapping[str, str], word: str, most: int, default: int | Non
 
 
 def _described(words: Sequence[str], options: Mapping[str, str]) -> Packet:
-    """`PROTOCOL SOURCE > DESTINATION`."""
+    """The packet that `PROTOCOL SOURCE > DESTINATION` describes."""
     if len(words) != 4 or words[2] != ">":
         raise InputError(f"packet: must be one such as {_EXAMPLE} (got {' '.join(words)!r})")
     name = words[0].lower()

@@ -14,7 +14,7 @@ STAR = "*"
 
 
 def is_pattern(interface: str) -> bool:
-    """Whether it stands for any number of interfaces."""
+    """Whether the name is a pattern, which stands for any number of interfaces."""
     return interface.endswith(STAR)
 
 

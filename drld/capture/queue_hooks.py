@@ -40,7 +40,7 @@ from drld.spec import LimitSpec, OnFailure
 
 
 class Point(Enum):
-    """The place of one of our chains on a packet's path.
+    """The place of one of the limiter's chains on a packet's path.
 
     The value is part of the chain's name, so it must not be a keyword of nft ("fwd").
     """
@@ -88,9 +88,9 @@ class Hook:
     """Whether outgoing packets are queued before the kernel clears their time stamp."""
 
     def places(self) -> tuple[tuple[Point, bool | None], ...]:
-        """The points of the hook's rules, each for packets from this host's addresses or not.
+        """The points of the hook's rules; whether each is for packets from this host's addresses.
 
-        None in the place of the truth value: for all packets.
+        None in place of the truth value: the rule is for all packets.
         """
         if self.direction is Direction.IN:
             return ((Point.IN, None),)
@@ -138,7 +138,7 @@ def plan(limits: Iterable[LimitSpec], *, stamped: bool = False) -> tuple[Hook, .
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether there can be an interface for which both stand."""
+    """Whether both names or patterns may stand for one interface."""
     return covers(one, other.rstrip(STAR)) or covers(other, one.rstrip(STAR))
 
 

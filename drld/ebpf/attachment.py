@@ -38,14 +38,14 @@ class Attachment(Protocol):
         """
 
     def remove(self, index: int, direction: Direction) -> None:
-        """Remove our program; does nothing if the interface is gone.
+        """Remove the program of drld; does nothing if the interface is gone.
 
         Raises:
             DatapathError: the kernel refuses.
         """
 
     def has(self, index: int, direction: Direction) -> bool:
-        """Whether our program is attached.
+        """Whether the program of drld is attached.
 
         Raises:
             DatapathError: the kernel refuses to answer.

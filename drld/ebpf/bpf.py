@@ -1,4 +1,4 @@
-"""The bpf(2) system call: maps and programs, our own and those of other processes (linux/bpf.h).
+"""The bpf(2) system call: maps and programs, of this process and of others (linux/bpf.h).
 
 A map with mapped memory (`BPF_F_MMAPABLE`) is read and written without a system call, so that the
 daemon can read thousands of limits in a tick. This needs CAP_BPF and CAP_NET_ADMIN. A lookup of

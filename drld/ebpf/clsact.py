@@ -26,7 +26,7 @@ from drld.errors import DatapathError
 from drld.police.direction import Direction
 
 PRIORITY = 0x647
-"""Priority of our filters among all filters."""
+"""Priority of drld's filters among all filters."""
 
 _PREFIX = "drld:"
 """Beginning of the names of all limiters' filters."""

@@ -76,7 +76,7 @@ class KernelDatapath:
         compile: Callable[[], Mapping[str, Code]] = limiter_programs,
         attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
-        """Touch nothing before `attach`.
+        """Prepare; `attach` is the first call that changes the host.
 
         Args:
             limiter_name: the name by which the next daemon finds the programs.

@@ -1,10 +1,10 @@
 """The programs on their hooks: made for a set of limits, installed together, and kept attached.
 
 A hook can lose its program. The interface was removed and made again (a tunnel, a restarted VM), or
-another program removed ours, its filter or its qdisc. `put_back_lost` attaches lost programs again.
-It also follows the interfaces of patterns (`drld.capture.patterns`) as they come and go. Call it
-after a change of interfaces, and about once a second. Hooks with the same limits share a program,
-so a new container costs one system call.
+another process removed the program, its filter or its qdisc. `put_back_lost` attaches lost programs
+again. It also follows the interfaces of patterns (`drld.capture.patterns`) as they come and go.
+Call it after a change of interfaces, and about once a second. Hooks with the same limits share a
+program, so a new container costs one system call.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Hooks:
     """The hooks of one limiter, each with an instance of `police`."""
 
     def __init__(self, attachment: Attachment, police: Code, seed: int) -> None:
-        """Touch nothing yet; this object owns the attachment and closes it."""
+        """Attach nothing yet; this object owns the attachment and closes it."""
         self._attachment = attachment
         self._police = police
         self._limits: Sequence[LimitSpec] = ()

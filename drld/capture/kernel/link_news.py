@@ -1,6 +1,6 @@
 """Changes of the host's interfaces, from a netlink socket (rtnetlink(7)).
 
-An interface that was removed and made again has none of our programs, so its packets pass unlimited
+An interface that was removed and made again has no program of drld, so its packets pass unlimited
 until the daemon attaches them. A check of all interfaces runs only once a second. Reading this
 socket once a tick costs one system call.
 """

@@ -23,7 +23,7 @@ Keys: TypeAlias = tuple[Hook, ...]
 """Hooks with the names and patterns of limits, which stand for a hook of the host."""
 
 MAX_FOLLOWED = 512
-"""Hooks of a limiter with patterns: a look takes 50 us for each, once a second: half a tick."""
+"""Hooks of a limiter with patterns: a look takes 50 us each, once a second, in all half a tick."""
 
 
 class WantedHooks:

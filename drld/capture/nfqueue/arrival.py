@@ -57,7 +57,7 @@ class Arrival:
         wall: Callable[[], int],
         attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
-        """Touch nothing before `start`.
+        """Prepare; `start` is the first call that changes the host.
 
         Args:
             limiter_name: part of the programs' names.

@@ -84,7 +84,7 @@ class NfqueueDatapath:
         wall: Callable[[], int] = time.time_ns,
         attachment: Callable[[str], Attachment] = attachment,
     ) -> None:
-        """Touch nothing before `attach`.
+        """Prepare; `attach` is the first call that changes the host.
 
         Args:
             limiter_name: part of the rules' names.
@@ -124,7 +124,7 @@ class NfqueueDatapath:
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
         if not self._gate.marks:
-            # It only saves time, so a refusal is none of the reload.
+            # Short copies only save time, so a refusal must not fail the reload.
             with contextlib.suppress(DatapathError):
                 self._session.queue.copy(whole=False)
 

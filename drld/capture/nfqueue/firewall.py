@@ -138,7 +138,7 @@ class Firewall(ABC):
 
 
 class NftFirewall(Firewall):
-    """Rules in a table of our own."""
+    """The rules of a limiter are in a table of its own."""
 
     name = "nft"
 
@@ -172,7 +172,7 @@ class NftFirewall(Firewall):
 
 
 class IptablesFirewall(Firewall):
-    """Rules in chains of our own in mangle, for IPv4 and, unless the kernel has none, IPv6."""
+    """The rules are in own chains in mangle, for IPv4 and, unless the kernel has none, IPv6."""
 
     name = "iptables"
 
@@ -217,7 +217,7 @@ class IptablesFirewall(Firewall):
 
 
 class ManualFirewall(Firewall):
-    """No rules of ours: the log shows the rules for the operator to install."""
+    """drld installs no rules: the log shows them, and the operator installs them."""
 
     name = "none"
 

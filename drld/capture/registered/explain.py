@@ -1,4 +1,4 @@
-"""How packets are explained: which limits a packet meets, and what each would do with it now.
+"""Explanations of packets: the limits that a packet meets, and what each would do with it now.
 
 The matcher and the policer of the nfqueue datapath decide; tests hold the kernel's program equal to
 them. Nothing is charged or counted: each limit tries the packet on a copy of its policer.
@@ -28,13 +28,13 @@ WORDS = Words("packet", "flow", "forwarded", "dropped", "drops")
 
 
 def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
-    """The packets of a capture, as if they came now; an item of None is no IP, so under no limit.
+    """The packets of a capture, as if they came now; None: it is not IP, so it meets no limit.
 
     `words` are those of `drld.capture.notation`, for all packets, without `size`.
 
     Raises:
-        InputError: it is no capture, or there are other words; or, while it is read, a part of it
-            is damaged.
+        InputError: the stream is no capture, or there are other words; or, while the capture is
+            read, a part of it is damaged.
     """
     crosses, mark = crossing(words)
 
@@ -54,9 +54,9 @@ class Explainer:
 
         Args:
             limits: all limits in the order of the configuration; those of other planes are skipped.
-            misses: whether limits that a packet does not fall under are explained, too. If not, it
-                is for many packets at one time: what a limit does is found out once for those that
-                it cannot tell apart.
+            misses: whether limits that a packet does not fall under are explained, too. If not,
+                the explainer serves many packets at one time: it finds a limit's verdict once for
+                all packets that the limit cannot tell apart.
         """
         ours = [limit for limit in limits if isinstance(limit.match, Match)]
         ours.sort(key=lambda limit: match_of(limit).direction is Direction.OUT)
@@ -85,7 +85,7 @@ class Explainer:
         """
         met = self._met(packet)
         refused: dict[tuple[Direction, str], str] = {}
-        """Hooks at which the packet is dropped, and by which limit."""
+        """Hooks at which the packet is dropped, each with the limit that drops it."""
         for limit_id in self._limits if self._misses else sorted(met, key=self._places.__getitem__):
             limit, at = self._limits[limit_id], met.get(limit_id)
             if at is None:
@@ -124,6 +124,6 @@ class Explainer:
             limit.id: (way, name)
             for way, name in packet.crosses or self._hooks
             for limit in self._matcher.classify(packet.header, name, way, packet.mark)
-            # Wherever a limit asks: at the hook that it names itself.
+            # A packet without hooks meets a limit at the hook that the limit names.
             if packet.crosses or match_of(limit).interface == name
         }

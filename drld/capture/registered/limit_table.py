@@ -194,7 +194,7 @@ class PacketLimitTable(LimitTable):
         return {"excess": Excess(self.excess), "flow": self.flow}
 
     def check(self, where: Location, problems: Problems) -> None:
-        """See that there is one direction, and that some packet can meet all conditions."""
+        """Check that `match` has one direction, and that some packet can meet all conditions."""
         at, match = [*where, "match"], self.match
         if (match.in_ is None) == (match.out is None):
             got = "neither" if match.in_ is None else "both"

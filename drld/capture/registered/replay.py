@@ -50,11 +50,11 @@ class Replay(Replayed[Captured]):
             words: where the packets cross this host (`drld.capture.notation`); without them, at
                 each place that a limit names, as if the capture had been taken there.
             limits: all limits, in the order of the configuration.
-            allocator: what they enforce their rates with, instead of their own.
+            allocator: the allocator that enforces the rates, instead of each limit's own.
             rng: decides random drops.
 
         Raises:
-            InputError: it is no capture, or there are other words.
+            InputError: the stream is no capture, or there are other words.
         """
         crosses, self._mark = crossing(words)
         captured = packets(stream)
@@ -81,7 +81,7 @@ class Replay(Replayed[Captured]):
         self._gate.replace(limits, now_ns)
 
     def judge(self, it: Captured, now_ns: int) -> int:
-        """The verdict on a packet: the lowest, where it crosses several places."""
+        """The verdict on a packet; the lowest one, if the packet crosses several places."""
         data = it.data[:COPY_BYTES]
         if self._gate.marks:
             # The gate marks whole packets alone; a capture may have cut this one off, or padded it.

@@ -48,7 +48,7 @@ class PacketsTable(PlaneTable):
         return PacketsSpec(**self.model_dump())
 
     def check(self, limits: Mapping[int, PacketLimitTable], problems: Problems) -> None:
-        """See that the datapath, if it is named, can do what the file asks for."""
+        """Check that the datapath, if the file names it, can do all that the file asks for."""
         if self.datapath == "kernel":
             _check_kernel(self, problems)
         elif self.datapath == "nfqueue":
@@ -56,7 +56,7 @@ class PacketsTable(PlaneTable):
 
 
 def _check_kernel(packets: PacketsTable, problems: Problems) -> None:
-    """The kernel datapath is not asked for what only nfqueue has."""
+    """Check that the file does not ask the kernel datapath for what only nfqueue has."""
     for key, default, allowed in (
         ("timestamps", "auto", '"auto": datapath = "kernel" judges packets as they arrive'),
         ("firewall", "auto", '"auto": datapath = "kernel" needs no firewall'),
@@ -71,7 +71,7 @@ def _check_nfqueue(limits: Mapping[int, PacketLimitTable], problems: Problems) -
     first: dict[tuple[str | None, str | None], tuple[int, bool]] = {}
     for index, limit in limits.items():
         if limit.on_failure is None and limit.mode != "enforce":
-            continue  # It follows the others.
+            continue  # A limit in another mode follows the other limits of its hook.
         where: Location = ["limit", index, "on_failure"]
         is_open = limit.on_failure == "open"
         other, others = first.setdefault((limit.match.in_, limit.match.out), (index, is_open))

@@ -87,7 +87,7 @@ class _Peer:
     connected_ns: int = 0
     """The time since which confirmations have come without a pause of D."""
     denies: bool = True
-    """Whether its newest update denies that it hears us."""
+    """Whether the peer's newest update denies that the peer hears this limiter."""
 
 
 class Membership(ABC):
@@ -228,7 +228,7 @@ class Membership(ABC):
         self.hear(peer, update.hears, now_ns)
 
     def hear(self, peer: str, hears_us: bool, now_ns: int) -> None:
-        """Record that an update came from a peer, and whether the peer hears us."""
+        """Record that an update came from a peer, and whether the peer hears this limiter."""
         heard = self._peers[peer]
         heard.heard_ns, heard.denies = now_ns, not hears_us
         heard.arrived_ns = self.arrived_ns(now_ns)

@@ -11,9 +11,9 @@ loss and to notice a death. The remote demand is the mean, value / weight, times
 limiters, less the own demand. The number has this limiter, the connected ones, and those whose
 demand still counts.
 
-Mass. Value and weight are *mass*; mass sent to a dead peer is lost. So only a peer that hears us,
-and that we hear, gets a full share. A peer that we hear, but that denies hearing us, gets a token.
-A peer that we do not hear gets zero.
+Mass. Value and weight are *mass*; mass sent to a dead peer is lost. So a limiter gives a full share
+only to a peer that it hears and that hears it. A peer that it hears, but that denies hearing it,
+gets a token. A peer that it does not hear gets zero.
 
 Loss (section 4.2, quoted in `wire.sequence`). After a gap of n updates, the newest pair counts
 n + 1 times, `MAX_COPIES` at most (longer outages lose tokens, not shares). If the pair is the
@@ -45,7 +45,7 @@ It joins the first epoch that it hears of, and believes no peer until that has s
 Quiescence. A limiter stops sending after `QUIET_ROUNDS` in which its own demand and the believed
 demand were zero. If all limiters are quiescent, all know the total: zero. So the first demand after
 that begins an epoch of zeros. It has settled already for each limiter that is quiescent when it
-adopts the epoch. The membership must have been steady, or a peer may not have had its turn with us.
+adopts the epoch. The membership must have been steady, or a peer may not have had its turn.
 A quiescent limiter that receives a pair of an older epoch answers, so that the sender learns of the
 newer epoch.
 
@@ -125,12 +125,12 @@ class PushsumMembership(Membership):
 
 @dataclass(slots=True)
 class _Peer(Link):
-    """A peer, and the newest of our epochs (`PushSum._generation`) in which mass passed."""
+    """A peer, and the newest of the limiter's epochs in which mass passed (`_generation`)."""
 
     generation: int = -1
-    """The newest epoch in which the peer sent us mass."""
+    """The newest epoch in which the peer sent the limiter mass."""
     given: int = -1
-    """The newest epoch in which we sent the peer mass."""
+    """The newest epoch in which the limiter sent the peer mass."""
 
 
 class PushSum(Fabric[_Peer]):

@@ -1,4 +1,4 @@
-"""Which datapath polices the packets of a daemon, and the task that reads its queue.
+"""The choice of the datapath of a daemon, and the task that reads its queue.
 
 `datapath = "auto"` prefers the kernel datapath, and takes nfqueue where the host refuses that. A
 daemon without limits on packets may go on without any datapath. It gets one with its first limit
@@ -155,7 +155,7 @@ class PacketPlane(RunningPlane):
             log.warning("no kernel datapath, nfqueue instead: %s", error, extra=fallback)
             self._refusal = f"; no kernel datapath: {error}"
         if isinstance(self.datapath, KernelDatapath) and spec.plane(PacketsSpec).firewall != "none":
-            # A killed daemon on nfqueue leaves rules, which lead packets to a queue without reader.
+            # A killed daemon on nfqueue leaves rules, which lead packets to an unread queue.
             remove_rules(spec.name)
 
     def _attach_none(self, reason: str, attach: Callable[[], None]) -> None:
