@@ -1,4 +1,4 @@
-"""What measurements share that make a daemon late, and send it a stream that conforms to a bucket.
+"""The common parts of measurements that make a daemon late, and send it a conforming stream.
 
 Busy processes compete with the daemon. The sender runs late as well, so the kernel's token bucket
 filter shapes the stream.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 PATIENCE_S = 120.0
 """Longest wait for a start or an end: a host with more daemons than processors is slow."""
 UNTIL_PARENT_ENDS = ("setpriv", "--pdeathsig", "TERM", "--")
-"""In front of a command: the kernel ends it with the thread that started it."""
+"""A prefix of a command: the kernel ends the command with the thread that started it."""
 _LOOK_S = 0.02
 _LOG_END = 2000
 
@@ -55,7 +55,7 @@ class ServerProcess:
         self.namespace = namespace
         inside = ("ip", "netns", "exec", namespace) if namespace else ()
         self.command = [*inside, *command]
-        """What `launch` executes."""
+        """The command that `launch` executes."""
         self._environment = environment
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None

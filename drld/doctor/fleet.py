@@ -132,7 +132,7 @@ def peers(status: StatusReport, reports: Sequence[PeerReport]) -> Iterator[Findi
 
 
 def _heard(report: PeerReport, probed: bool) -> bool:
-    """In a tree only neighbours send updates, so probes are the better witnesses."""
+    """Whether a peer is heard; in a tree only neighbours send updates, so probes tell better."""
     return report["verdict"] == "alive" if probed else report["connected"]
 
 

@@ -39,7 +39,7 @@ class Cache:
     def __init__(self, path: str, keys: Keys) -> None:
         self.path = path
         self.error: str | None = None
-        """Why the file is out of date; None if it is not."""
+        """The reason why the file is out of date; None: it is up to date."""
         self._keys = keys
         self._saved: Remembered | None = None
 

@@ -43,9 +43,9 @@ _VANISHED = "127.0.9.9"
 _KEEP_ALIVE_S = 2
 _EACH = 20
 _GONE_S = 15.0
-"""Until clients that have vanished are gone: 10 s for one that has sent no CONNECT; else 1.5 times
-the keep-alive, or three pings of a NATS server, and 5 s to read what is left, and the broker's own
-pauses between two looks."""
+"""The time until vanished clients are gone: 10 s for one without a CONNECT; otherwise 1.5 times the
+keep-alive, or three pings of a NATS server, plus 5 s to read the rest, plus the broker's own pauses
+between two looks."""
 _MOVED = 0.8
 """Part of the publishers that a shift moves."""
 _FOLLOWED = 0.05

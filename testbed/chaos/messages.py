@@ -49,7 +49,7 @@ from testbed.harness.page import Page
 from testbed.messages.real.oracle_command import BROKERS
 
 _WARM_S = 2.0
-"""Until the bucket is empty, and messages wait."""
+"""The time until the bucket is empty, and messages wait, s."""
 _PATIENCE_S = 300.0
 _ROUNDING = 1e-6
 _STILL_S = 0.05
@@ -138,7 +138,7 @@ def judged(on: Scene, seen: Seen) -> list[Check]:
 
 
 def facts(on: Scene, seen: Seen) -> dict[str, Any]:
-    """What else was seen."""
+    """Further findings, for the report."""
     limited = on.published.of(_LIMITED)
     others = on.published.of(OTHER + own for own in seen.spared)
     before = others.delays_s(seen.warm_ns, seen.begin_ns)

@@ -99,7 +99,7 @@ class Seen:
 
     all: Series = field(default_factory=Series)
     awake: Series = field(default_factory=Series)
-    """Without the canaries, and without the time before a late sample and the bytes of that time.
+    """The samples without the canaries, and without the time before a late sample and its bytes.
     Its clock is right at the first sample, and stands still before a late one."""
     canary: float = 0.0
     """Rate of each limiter's canary, bytes/s."""

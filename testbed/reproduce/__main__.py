@@ -36,7 +36,7 @@ _JOBS = {False: max(PROCESSORS // 2, 1), True: 2 * PROCESSORS}
 
 
 class _Command(click.Command):
-    """Its help ends with the names, and their expected durations."""
+    """A command whose help ends with the figures and their expected durations."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
         def takes(*figures: Figure) -> str:

@@ -59,7 +59,7 @@ FIGURES: Mapping[str, Figure] = {
         *srtm.FIGURES,
     )
 }
-"""In the order in which they run and are reported."""
+"""All figures by name, in the order in which they run and are reported."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "thesis": tuple(figure.name for figure in thesis.FIGURES),
     "srtm": tuple(figure.name for figure in srtm.FIGURES),

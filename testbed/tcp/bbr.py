@@ -175,5 +175,5 @@ class BbrModel(Congestion):
         """See `begin_reduction`."""
 
     def undo(self) -> bool:
-        """There is no reduction to undo."""
+        """Return True, as there is no reduction to undo."""
         return True

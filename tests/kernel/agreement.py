@@ -81,8 +81,8 @@ LIMITS = {
 _LOW = Enforcement(
     depth=MAX_JUMBO_PAYLOAD * 2, flow_rate=10**6, flow_depth=1500, reserve=MAX_TOKENS // NS_PER_S
 )
-"""While its bucket is nearly full, marks whatever is ECN-capable, and drops all else that has a
-byte: of the reserve a byte leaves a 1500th, which is more than the bucket has."""
+"""With a nearly full bucket, this record marks each ECN-capable packet and drops all others that
+have a byte: a byte leaves a 1500th of the reserve, which is more than the bucket has."""
 
 
 class Agreement:

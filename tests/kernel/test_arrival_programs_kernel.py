@@ -241,7 +241,7 @@ def test_a_killed_daemons_filters_are_replaced(
     assert (our_rules(topology), queues(topology), filters(topology)) == ([], [], [])
 
 
-def test_nft_takes_the_names_of_our_chains() -> None:
+def test_nft_takes_the_names_of_the_chains() -> None:
     """Some words are nft's own; a kernel without the queue statement parses them as well."""
     hooks = [Hook("lo", direction, True, (4, 6), stamped=True) for direction in Direction]
     lines = [line for line in nft_install("probe", hooks, 0).splitlines() if "rule" not in line]

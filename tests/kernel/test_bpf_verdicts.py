@@ -208,7 +208,7 @@ def test_a_daemon_that_was_late_finds_the_tokens_that_were_left(
 
 
 def test_a_record_is_in_force_at_once(benches: dict[int, Bench]) -> None:
-    """Though the clock stands still."""
+    """It is in force although the clock stands still."""
     pair = Pair(benches[1], [Enforcement(fill_rate=1500, depth=10**6)])
     now = Arrival(1500, 0, 0)
     assert pair.arrive(now)
@@ -313,7 +313,7 @@ def test_a_flow_that_enters_in_the_place_of_another_has_a_bucket_of_its_own(
     assert verdicts(pair, 2) == [FORWARD] * 4
 
 
-def test_a_reload_marks_whom_it_dropped(benches: dict[int, Bench]) -> None:
+def test_a_reload_may_mark_packets_that_were_dropped(benches: dict[int, Bench]) -> None:
     pair = Pair(benches[1], [POLICED])
     assert verdicts(pair, 0, ecn=2) == [FORWARD, FORWARD, DROP, DROP]
     pair.reload(Reload(0, Mode.ENFORCE, Excess.MARK))

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.realtime]
 _PATIENCE_S = 900.0
 """Longest run. An idle host takes three minutes; a busy one repeats what it has disturbed."""
 _LAST = "-lim-l3"
-"""How the name of a fleet's last limiter's namespace ends."""
+"""The end of the name of the namespace of a fleet's last limiter."""
 _ROOT = Path(netns.__file__).parents[1]
 
 

@@ -33,7 +33,7 @@ def interface(topology: Topology) -> Iterator[bytes]:
 
 
 @pytest.mark.usefixtures("interface")
-def test_its_daemon_reports_it(topology: Topology, daemons: Daemons) -> None:
+def test_a_daemon_reports_the_foreign_name(topology: Topology, daemons: Daemons) -> None:
     daemon = daemons("lim1")
     daemon.configure({"customer-a": CENTRAL.replace("out0", "nx*")})
     daemon.start()

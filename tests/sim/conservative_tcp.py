@@ -31,8 +31,8 @@ from ..testbed_factories import experiment
 LIMIT = 10 * MBIT
 BURST = 75_000
 BOUND = 1.1 + BURST / LIMIT
-"""Of the limit: what may be forwarded in 1 s. The depth is that of the one bucket that the fleet
-emulates, once, however many buckets there are, and where there is none."""
+"""The most that a fleet may forward in 1 s, over the limit. The depth counts once, as of the one
+bucket that the fleet emulates, for any number of buckets, and for none."""
 FLOWS = {"l1": 3, "l2": 5, "l3": 2}
 EVENTS_S = (8.0, 13.0, 18.0, 23.0)
 """l1 is cut off, and heard again; l2 dies, and returns."""

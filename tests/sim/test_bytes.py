@@ -27,7 +27,7 @@ def test_no_second_exceeds_the_bound(kind: str, fabric: str, demand: str) -> Non
 
 
 def test_without_a_guard_grd_keeps_the_drop_probability_that_its_daemon_died_with() -> None:
-    """Which may be none: why there is a guard. `python -m tests.sim.conservative_tcp` has more.
+    """The probability may be 0, which is why there is a guard (`tests.sim.conservative_tcp`).
 
     Five of the seeds from 60 to 129 show it.
     """

@@ -15,7 +15,7 @@ from testbed.sim.probe_fleet import ProbeFleet, false_verdicts
 from ..factories import policy
 
 SWIM = ProbeSpec(patience=0, suspicion_max=1.0)
-"""Without Lifeguard's refinements but buddies and nacks, which then have no effect on times."""
+"""SWIM alone, without Lifeguard; buddies and nacks stay, and have no effect on times here."""
 
 
 def bound_s(fleet: ProbeFleet) -> float:

@@ -75,7 +75,7 @@ def patched(message: Hello | Control, **bytes_at: int) -> bytes:
         (patched(PROBE, at48=255), "rumour"),
     ],
 )
-def test_what_is_refused_has_a_reason(datagram: bytes, reason: str) -> None:
+def test_each_refusal_has_its_reason(datagram: bytes, reason: str) -> None:
     with pytest.raises(WireError) as caught:
         decode_control_untrusted(datagram)
     assert caught.value.reason == reason

@@ -91,7 +91,7 @@ def test_a_tick_without_another_verdict_looks_through_no_peers() -> None:
         texts(log.lines(bench.engine, TICK_NS))
 
 
-def test_a_verdict_of_life_connects_nobody() -> None:
+def test_a_verdict_of_life_connects_no_peer() -> None:
     bench = Bench(spec(FIRST, peers=("b", "c"), probes=ProbeSpec()))
     bench.transport.inbox += [("b", Met(3)), ("c", Met(2))]
     bench.run(1, 3)

@@ -127,7 +127,7 @@ def test_a_reload_changes_excess_and_weights() -> None:
     assert (report["excess"], report["weights"]) == ("mark", {"b": 2.0})
 
 
-def test_a_reload_that_changes_what_a_flow_is_starts_the_estimates_anew() -> None:
+def test_a_changed_definition_of_a_flow_restarts_the_estimates() -> None:
     bench = Bench(spec(FIRST))
     before = bench.engine.limits[1]
     assert limit_report(FIRST, before, 0)["flow"] == "5-tuple"
@@ -137,7 +137,7 @@ def test_a_reload_that_changes_what_a_flow_is_starts_the_estimates_anew() -> Non
     assert limit_report(FIRST, after, TICK_NS)["flow"] == "source/24/64"
 
 
-def test_a_changed_allocator_starts_the_estimates_anew_and_keeps_the_totals() -> None:
+def test_a_changed_allocator_restarts_the_estimates_and_keeps_the_totals() -> None:
     bench = Bench(spec(FIRST))
     bench.packet(1)
     bench.engine.tick(TICK_NS)

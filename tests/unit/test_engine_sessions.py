@@ -102,7 +102,7 @@ def test_a_limiter_that_has_not_joined_meets_peers_and_believes_no_update() -> N
     assert bench.engine.membership.numbering.of("b", 1).accept(0) == 0
 
 
-def test_a_replay_of_a_limit_that_is_unknown_here_shows_nobody_alive() -> None:
+def test_a_replay_of_an_unknown_limit_shows_no_peer_alive() -> None:
     bench = Bench(spec(FIRST))
     bench.transport.inbox = [("b", told(0, limit_id=9))]
     bench.run(1, 1)
@@ -157,7 +157,7 @@ def test_a_new_life_is_told_to_the_limits_that_spoke_with_the_one_before_it(
 
 
 def test_the_rest_that_a_peer_tells_waits_again_in_each_of_its_lives() -> None:
-    """Though the limit is not spoken of in between."""
+    """This holds though no update tells of the limit in between."""
     bench = Bench(spec(FIRST))
     (entry,) = bench.engine.limits.values()
     bench.transport.inbox = [("b", told(0))]

@@ -202,7 +202,7 @@ def test_a_crowd_far_above_the_limit_loses_packets_at_random(
 
 
 def test_flows_that_are_all_sampled_lose_none_at_random() -> None:
-    """Nor with a few outside, as `CROWD_COPIES` says."""
+    """The same holds with a few flows outside the sample, as `CROWD_COPIES` says."""
     few = [sampled(LIMIT) for _ in range(4)]
     assert settled(few, remote=0).enforcement.drop_probability == 0
     assert settled(few, remote=0, rest=LIMIT).enforcement.drop_probability == 0
@@ -262,7 +262,7 @@ def test_a_limit_rises_less_while_the_fleet_grows(
     assert found.local_limit == pytest.approx(rise * LIMIT * told / (told + 95), rel=1e-5)
 
 
-def test_what_is_told_next_counts_as_told() -> None:
+def test_the_value_of_the_next_update_counts_as_told() -> None:
     """Others may use it before the next tick here: the strict share is of the least."""
     fair = make(margin=0.0)
     for told in (8.0, 8.0):

@@ -107,7 +107,7 @@ def test_in_shadow_mode_no_packet_is_marked() -> None:
     assert limit.read(50 * MS).marked_items == 12
 
 
-def test_of_several_limits_one_mark_marks_and_one_drop_drops() -> None:
+def test_one_mark_of_several_limits_marks_and_one_drop_drops() -> None:
     marking = policer(reserve=100_000, excess=Excess.MARK)
     site = Policer(policy(), Enforcement(fill_rate=0, depth=18_000), 0)
     verdicts = [police([marking, site], flow(0), 1500, 0, RNG, capable=True) for _ in range(13)]
@@ -200,7 +200,7 @@ def test_a_flow_below_its_rate_is_always_covered(
 
 
 def test_a_debt_of_a_low_level_does_not_outlive_it() -> None:
-    """Else 17 kB of a level of 1 kB/s would be 8.5 MB of one of 500 kB/s."""
+    """A debt of 17 kB at a level of 1 kB/s would otherwise be 8.5 MB at 500 kB/s."""
     low = Enforcement(fill_rate=2000, depth=20_000, flow_rate=1000, flow_depth=18_000, reserve=9000)
     high = Enforcement(
         fill_rate=10**6, depth=250_000, flow_rate=500_000, flow_depth=250_000, reserve=125_000

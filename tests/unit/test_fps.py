@@ -210,7 +210,7 @@ def test_fps_random_drop_counts_part_of_the_last_interval_whole() -> None:
 
 @pytest.mark.parametrize("local", [IDLE, saturated(3), saturated(3, 4 * MBIT)])
 def test_fps_random_drop_is_guarded_by_the_bucket_of_fps(local: Demand) -> None:
-    """Which is filled a tenth faster; depth, and credit when flows begin, are the same."""
+    """The guard is filled a tenth faster; depth, and credit when flows begin, are the same."""
     guard, plain = (
         allocate(make(name), local, view(7), ticks=40).enforcement
         for name in ("fps-random-drop", "fps")

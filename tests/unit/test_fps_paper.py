@@ -40,7 +40,7 @@ def test_the_papers_limit_is_the_demand_below_it_whatever_is_dropped(drop_ratio:
 
 
 def test_the_papers_first_interval_is_given_its_instantaneous_rate() -> None:
-    """Else the weight of an idle limiter, and with it its limit, would stay zero for ever."""
+    """The weight of an idle limiter, and so its limit, would otherwise stay zero for ever."""
     allocator = make("fps-paper")
     assert local_limit(allocate(allocator, IDLE, view(7))) == 0
     first = demand(1 * MBIT, flow_rate=1 * MBIT, first=True)

@@ -27,7 +27,7 @@ def tables(limits: list[LimitSpec]) -> classifier.Tables:
 
 
 def refused(limits: list[LimitSpec], match: str) -> set[int]:
-    """Which of these cannot be had; the others can."""
+    """The ids of the limits that cannot be enforced; all others can."""
     with pytest.raises(DatapathError, match=match) as caught:
         tables(limits)
     beyond = set(caught.value.limits)

@@ -54,7 +54,7 @@ def test_the_names_that_a_pattern_covers(interface: str, name: str, expected: bo
         ("b*", {"b0": [], "br0": ["b0", "eth0"], "eth0": []}, ["b0", "br0"], ["br0"]),
     ],
 )
-def test_of_stacked_interfaces_the_lowest_counts(
+def test_the_lowest_of_stacked_interfaces_counts(
     pattern: str, below: Mapping[str, Sequence[str]], names: list[str], twice: list[str]
 ) -> None:
     assert followed(pattern, below) == (names, twice)

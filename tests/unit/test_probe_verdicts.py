@@ -199,7 +199,7 @@ def test_a_peer_that_was_never_heard_of_is_not_accused() -> None:
 
 @pytest.mark.parametrize("state", [State.DEAD, State.LEFT])
 def test_a_liar_can_prevent_refutations_of_one_life_only(state: State) -> None:
-    """He has the key; docs/security.md says what it comes to."""
+    """The liar has the key; docs/security.md states the harm."""
     bench = Bench()
     bench.hear("b", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, state))
     bench.hear("c", Kind.PROBE, 0, "a", Rumour(subject("c"), LIVES["c"], 2**32 - 1, State.ALIVE))

@@ -20,7 +20,7 @@ def test_the_first_update_says_that_no_peer_is_heard() -> None:
     assert fabric.view(0) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
 
-def test_a_peer_that_does_not_hear_us_gets_a_token() -> None:
+def test_a_peer_that_does_not_hear_the_limiter_gets_a_token() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.0), 0)
     (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
@@ -28,7 +28,7 @@ def test_a_peer_that_does_not_hear_us_gets_a_token() -> None:
     assert fabric.mass.weight == 1 - 2**-20
 
 
-def test_a_peer_that_hears_us_gets_a_share() -> None:
+def test_a_peer_that_hears_the_limiter_gets_a_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 2**-20), 0)
     (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]

@@ -37,7 +37,7 @@ def test_epochs_are_compared_in_serial_arithmetic(
     assert newer(epoch, reference) == is_newer
 
 
-def test_of_two_epochs_exactly_one_is_newer() -> None:
+def test_exactly_one_of_two_epochs_is_newer() -> None:
     for a in range(16):
         for b in range(16):
             assert newer(a, b) + newer(b, a) == (a != b)

@@ -124,7 +124,7 @@ def test_a_new_field_of_a_sliding_minimum_survives_another_span() -> None:
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_what_is_kept_of_a_peer_is_the_same_object_after_a_reload(fabric: str) -> None:
+def test_a_reload_keeps_the_object_of_each_peer(fabric: str) -> None:
     """A field that is added to its type is kept, too."""
     bench = running(fabric)
 

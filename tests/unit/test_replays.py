@@ -104,7 +104,7 @@ def test_repeated_updates_are_counted_and_ignored(scene: Scene, limit_id: int) -
 def test_no_flood_of_replays_is_looked_at_for_longer_than_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, *, taken: bool
 ) -> None:
-    """Nor in the tick after one that was too long, in which no update is believed."""
+    """The bound holds, too, in the tick after one too long, in which no update is believed."""
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     recorded = scene.update(0)
     scene.hear(recorded)
@@ -120,7 +120,7 @@ def test_no_flood_of_replays_is_looked_at_for_longer_than_another(
 def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor of two in turn."""
+    """The same holds for a flood of two such updates in turn."""
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 10)
     scene.hear(scene.update(0))
     scene.hear(*[scene.update(500), scene.update(900)] * 50)
@@ -130,7 +130,7 @@ def test_a_flood_of_an_update_that_was_held_back_is_looked_at_for_no_longer(
 
 
 def test_a_heartbeat_with_a_guessed_tag_counts_no_peer_out(scene: Scene) -> None:
-    """Nor if there was none for long, as there was something to tell."""
+    """The same holds if updates have replaced heartbeats for long."""
     scene.hear(scene.update(0, HEARTBEAT))
     for number in range(100):
         scene.hear(scene.update(number))

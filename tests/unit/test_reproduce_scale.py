@@ -24,7 +24,7 @@ def test_every_table_has_rows_and_without_runs_nothing_is_drawn(
     assert figure.draw(Results({}), tmp_path) == []
 
 
-def test_of_each_fabric_the_manner_that_costs_least_is_judged_however_well_others_do() -> None:
+def test_the_cheapest_manner_of_each_fabric_is_judged_however_well_others_do() -> None:
     dear = {series.name: 1000.0 for series in thrift.STEADY.values()}
     cheapest, other = list(thrift.STEADY)[1:3]
     (leaf,) = (one for one in thrift.STEADY if one.name == "tree-800ms-3")

@@ -367,7 +367,7 @@ def test_iptables_chains_are_put_back_as_they_were() -> None:
     assert iptables_put_back("lim1", idle, NOTHING) == ""
 
 
-def test_iptables_state_counts_our_own_chains_and_jumps_alone() -> None:
+def test_iptables_state_counts_the_limiter_s_own_chains_and_jumps_alone() -> None:
     assert iptables_state("lim1", SAVED) == {
         **NOTHING,
         Point.IN: ChainState(True, 2, ("-A drld-lim1-in -i eth0 -j NFQUEUE --queue-num 17",)),

@@ -105,7 +105,7 @@ def test_a_limit_that_was_not_spoken_of_has_no_numbers_to_leap_over() -> None:
     assert Sequences(peer).accept(MAX_JUMP + 1) is Refusal.LATE
 
 
-def test_rounds_that_a_reload_has_made_longer_are_counted_anew() -> None:
+def test_longer_rounds_after_a_reload_restart_the_count() -> None:
     sequences = Numbering().of("b", 1)
     for number in range(100):
         sequences.accept(number, 1000 + number)
@@ -161,7 +161,7 @@ def test_a_limit_always_has_the_same_numbers() -> None:
     assert numbering.of("b", 1).take() == 0
 
 
-def test_all_numbers_of_a_peer_that_is_met_begin_anew_and_no_others() -> None:
+def test_a_peer_that_is_met_restarts_its_own_numbers_and_no_others() -> None:
     numbering = Numbering()
     held = numbering.of("a", 1)
     for peer, limit in (("a", 1), ("a", 2), ("b", 1)):

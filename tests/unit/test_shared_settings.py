@@ -221,7 +221,7 @@ def disagreeing(own: dict[int, bytes], others: dict[int, bytes]) -> list[str]:
 
 
 def test_the_newer_versions_do_differ_in_a_default() -> None:
-    """Else the test above could not fail."""
+    """Without a difference the test above could not fail."""
 
     def in_force() -> Any:
         document = {
@@ -256,5 +256,5 @@ def test_a_default_that_is_written_differs_from_one_that_is_left_out() -> None:
     assert settings_of('burst = "auto"') == settings_of("")
 
 
-def test_how_a_value_is_written_changes_nothing() -> None:
+def test_the_spelling_of_a_value_changes_nothing() -> None:
     assert settings_of('interval = "50ms"') == settings_of('interval = "0.05s"')

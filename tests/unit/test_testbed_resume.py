@@ -52,7 +52,7 @@ def test_a_disturbed_run_is_done_again() -> None:
 @pytest.mark.parametrize(
     "change", [{"repeat": 9}, {"allocators": ["gtb"]}, {"description": "better"}]
 )
-def test_how_many_runs_there_are_changes_none_of_them(change: dict[str, Any]) -> None:
+def test_the_number_of_runs_changes_none_of_them(change: dict[str, Any]) -> None:
     assert changes(earlier(), a_header(definition={**DEFINITION, **change})) == []
 
 

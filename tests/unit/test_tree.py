@@ -328,14 +328,14 @@ def test_a_limiter_that_asks_is_answered_once() -> None:
 
 
 def test_news_between_rounds_goes_to_neighbours_and_answers_no_question() -> None:
-    """Else an orphan's question is lost if rounds are longer than a limit's interval."""
+    """If it did, an orphan's question would be lost where rounds are longer than an interval."""
     membership = settled().membership
     membership.receive(NAMES[5], beat(0, Role.CANDIDATE, 0), NOW * TICK)
     assert set(membership.neighbours()) == {PARENT, CHILD, OTHER}
     assert NAMES[5] in membership.targets(RNG)
 
 
-def test_a_peer_that_takes_us_for_a_child_by_mistake_is_corrected() -> None:
+def test_a_peer_that_takes_the_limiter_for_a_child_by_mistake_is_corrected() -> None:
     """While all is steady; but a lost parent goes on counting this limiter until it forgets it."""
     for parent, steady, answered in ((None, True, True), (None, False, False), (ROOT, True, False)):
         fabric = orphan() if parent else settled()

@@ -24,7 +24,7 @@ ANY = "\0"
 """A placeholder."""
 LOGGED = {"warning", "error", "exception", "critical", "warn"}
 RAISED = {"DatapathError", "RegistryError", "Refused", "CompactedError"}
-"""Not `UsageError`: it is about the options that have just been typed, and says what to give."""
+"""`UsageError` is absent: it is about options that a user has just typed, and names a remedy."""
 MISTAKES = "ConfigError"
 """Raised with a list; those of `drld/config` are left out."""
 

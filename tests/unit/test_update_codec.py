@@ -186,7 +186,7 @@ def common(update: Update) -> list[tuple[bytes, str]]:
         ),
     ],
 )
-def test_what_is_refused_has_a_reason(update: Update, content: bytes, reason: str) -> None:
+def test_each_refusal_has_its_reason(update: Update, content: bytes, reason: str) -> None:
     with pytest.raises(WireError) as caught:
         CODECS[type(update)].decode_untrusted(content)
     assert caught.value.reason == reason

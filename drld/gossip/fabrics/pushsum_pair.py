@@ -36,7 +36,7 @@ from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 TOKEN = 2.0**-20
 """The fraction of the pair in a token, which costs nothing if it is lost."""
 RESOLUTION = 2.0**-10
-"""In bytes/s or flows: a remote demand below this is rounding, and counts as zero."""
+"""A remote demand below this, in bytes/s or flows, is rounding, and counts as zero."""
 MIN_WEIGHT = 2.0**-64
 """The least weight of a pair: far above the least float32, 2**-126. Below it a new epoch begins."""
 

@@ -97,7 +97,7 @@ class Rumour:
     life: int
     """The incarnation of that limiter."""
     counter: int
-    """How often that life has refuted rumours; 32 bits."""
+    """The number of rumours that this life has refuted; 32 bits."""
     state: State
     accusers: int = 0
     """A bit for each limiter that raised a suspicion, so that each counts once, however often it is

@@ -49,7 +49,7 @@ MAX_JUMP = 10
 MAX_JUMP_AFTER_SILENCE = 64
 """The most that a number may be ahead, however long ago the last one came."""
 WINDOW = 64
-"""How many of the latest numbers are remembered as received or not."""
+"""The number of latest numbers that are remembered as received or not."""
 _MASK = (1 << WINDOW) - 1
 
 

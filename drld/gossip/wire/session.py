@@ -100,7 +100,7 @@ class Session:
 
     @property
     def ends(self) -> tuple[bytes, bytes]:
-        """Both ends in the order for keys of sent datagrams, and in that for received ones."""
+        """The two ends, in the order for keys of sent datagrams and in that for received ones."""
         mine, theirs = _packed(self.mine), _packed(self.theirs)
         return mine + theirs, theirs + mine
 

@@ -31,12 +31,12 @@ LOAD = ("load", "1/s")
 
 
 class Result(NamedTuple):
-    """What a contestant did with the requests of a slice."""
+    """The work of a contestant on the requests of a slice."""
 
     seconds: float
     refused: int
     latencies: Sequence[float] = ()
-    """Of each request, seconds; empty: they are not measured one by one."""
+    """The time of each request, s; empty: requests are not measured one by one."""
     per_s: float | None = None
     """The rate of requests whose times no answer moves, 1/s; None: each waits for an answer."""
 
@@ -46,10 +46,10 @@ Slice: TypeAlias = Callable[[Sequence[Asked]], Result]
 
 
 class Scene(NamedTuple):
-    """What a contestant starts with."""
+    """The conditions at the start of a contestant."""
 
     keys: int
-    """That have a bucket before the requests begin; those to be refused are emptied."""
+    """The number of keys with a bucket before the requests begin; those to refuse are empty."""
     state: Path
     """A directory for sockets and logs."""
     cpu: int
@@ -65,15 +65,15 @@ class Entry:
     make: Callable[[Scene], AbstractContextManager[Slice]]
     """Starts it; it ends with the context."""
     place: int
-    """In its group; the first is what the others are compared with."""
+    """The place in its group; the others are compared with the first."""
     below: float | None = None
     """The goal for a decision, us."""
     p99_below: float | None = None
     """The goal for the 99th percentile, us."""
     note: str = ""
-    """Its settings."""
+    """The settings of the contestant."""
     requests: tuple[int, int] = (1_000, 300)
-    """Of a slice, and of a quick one."""
+    """The number of requests of a slice, and of a quick one."""
 
 
 def entries() -> list[Entry]:

@@ -14,7 +14,7 @@ from testbed.bench.requests.load import Asked
 from testbed.bench.requests.servers import server
 
 PATIENCE_S = 30.0
-"""For an answer: a contestant that falls back to its own decisions would win."""
+"""The longest wait for an answer: a client that falls back to its own decisions would win."""
 _CONFIG = """
 [limiter]
 name = "{name}"

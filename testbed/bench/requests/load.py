@@ -49,10 +49,10 @@ class Load:
     name: str
     keys: int
     weights: tuple[float, ...] | None = None
-    """Cumulative, of the keys; None: all are alike."""
+    """The cumulative weights of the keys; None: all are alike."""
 
     def draw(self, rng: Random, count: int) -> list[Asked]:
-        """So many requests."""
+        """Draw `count` requests."""
         return [Asked(self._key(rng), rng.randint(1, MOST_COST)) for _ in range(count)]
 
     def _key(self, rng: Random) -> int:

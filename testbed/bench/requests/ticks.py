@@ -41,7 +41,7 @@ _LOADS = {"no requests": "", "batches": "batches", "Envoy's calls": "calls"}
 
 
 class Window(NamedTuple):
-    """What a window showed, per second."""
+    """The findings of a window, per second."""
 
     run: float
     late: float

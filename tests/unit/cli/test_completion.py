@@ -80,7 +80,7 @@ def zsh(directory: Path, *words: str) -> set[str]:
 
 
 def zsh_with_a_file(directory: Path, *words: str) -> set[str]:
-    """As the package has it."""
+    """The completions of zsh with a file of functions, as the package installs it."""
     (directory / "site").mkdir(exist_ok=True)
     (directory / "site" / "_drlctl").write_text(invoke("completion", "zsh").stdout)
     return zsh(directory, *words)

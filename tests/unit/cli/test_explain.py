@@ -143,7 +143,7 @@ def trace(path: Path) -> Path:
 
 
 def test_a_capture_is_summed_by_verdict_and_limits(file: Path, tmp_path: Path) -> None:
-    """Of a file's limits, with no daemon."""
+    """The limits are those of a file, without a daemon."""
     args = ("explain", trace(tmp_path / "trace.pcap"), "out", "eth1", "--config", file)
     assert invoke(*args).stdout == lines("""
         VERDICT    LIMIT        COUNT
@@ -200,7 +200,7 @@ async def test_a_capture_asks_the_daemon_once_for_packets_alike(
 
 
 async def test_several_items_are_explained_at_once(control: Path) -> None:
-    """Of each the limits that it falls under; what is no item takes none of the others with it."""
+    """Each item has the limits that it falls under; a bad item spoils no other."""
     items = [PACKET, "tcp", "igmp 1.1.1.1 > 2.2.2.2"]
     async with client(control) as api:
         found = (await api.post("/v1/explain", json={"items": items})).json()
@@ -218,7 +218,7 @@ async def test_several_items_are_explained_at_once(control: Path) -> None:
 async def test_a_large_capture_is_explained_by_several_questions(
     control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor into what is kept, nor into what is read at once."""
+    """The answers that are kept and the bytes that are read at once are bounded, too."""
     for name, value in (("_AT_ONCE", 7), ("_KEPT", 20), ("_BODY_BYTES", 300)):
         monkeypatch.setattr(sys.modules["drld.cli.explain"], name, value)
     frames = [HEADERS[:20] + number.to_bytes(2, "big") + HEADERS[22:] for number in range(50)]

@@ -172,7 +172,7 @@ def test_all_limits_of_a_file_are_added_or_none(operator: Operator) -> None:
     assert operator.drlctl(*ADD).exit_code == 2
 
 
-def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
+def test_members_that_have_not_applied_a_limit_are_listed(operator: Operator) -> None:
     operator.etcd.put(KEYS.member("a"), '{"address": "10.0.0.1:7946", "joined": true}')
     operator.etcd.put(KEYS.member("b"), '{"address": "10.0.0.2:7946", "since": 1700000000}')
     operator.etcd.put(KEYS.member("c"), '{"address": "10.0.0.3:7946"}')
@@ -202,7 +202,7 @@ def test_members_and_who_has_not_applied_it(operator: Operator) -> None:
 
 
 def test_a_member_with_many_refusals_shows_the_newest(operator: Operator) -> None:
-    """Of what it refuses it says the first few reasons, and all ids."""
+    """The member gives the first few reasons of its refusals, and all ids."""
     refused = {
         KEYS.limit(number): f"etcd {KEYS.limit(number)}: no interface\nof this name"
         for number in range(100, 120)
@@ -265,7 +265,7 @@ def test_an_id_deleted_during_the_command_is_not_given_out_again(
 def test_an_etcd_that_is_lost_in_the_middle(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was done is not said to be refused, and not done twice."""
+    """A change that etcd has taken is neither reported as refused nor done twice."""
 
     async def lost(*_: object) -> list[Status]:
         raise RegistryError("no answer in time")

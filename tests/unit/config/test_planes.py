@@ -80,7 +80,7 @@ def test_a_limit_of_each_plane_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "asked"), [("", CallsSpec()), ("[calls]\nport = 81\n", CallsSpec(port=81))]
 )
-def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
+def test_the_table_of_a_plane_is_read(text: str, asked: CallsSpec) -> None:
     spec = config.parse(BOTH + text, "f")
     assert spec.plane(CallsSpec) == asked
     assert spec.plane(PacketsSpec) == config.parse(GOOD, "f").plane(PacketsSpec)
@@ -130,7 +130,7 @@ def test_its_table_is_read(text: str, asked: CallsSpec) -> None:
         ),
     ],
 )
-def test_its_mistakes_are_named(text: str, problem: str) -> None:
+def test_mistakes_in_the_tables_of_a_plane_are_named(text: str, problem: str) -> None:
     assert problems(text) == [f"drld.toml: {problem}"]
 
 
@@ -231,7 +231,7 @@ def test_remarks_on_its_limits_are_its_own() -> None:
     assert of_calls == "calls to login: from anyone"
 
 
-def test_its_options_are_those_of_a_new_limit() -> None:
+def test_the_options_of_a_plane_describe_a_new_limit() -> None:
     @click.command()
     @_keys
     def add(**options: str | None) -> None:
@@ -243,7 +243,7 @@ def test_its_options_are_those_of_a_new_limit() -> None:
     assert "--out" in CliRunner().invoke(add, ["--help"]).output
 
 
-def test_its_commands_are_those_of_drlctl() -> None:
+def test_drlctl_has_the_commands_of_a_plane() -> None:
     """Commands are registered at the import; this test imports drlctl once more."""
     spec = find_spec("drld.cli")
     assert spec is not None
@@ -253,13 +253,13 @@ def test_its_commands_are_those_of_drlctl() -> None:
     assert CliRunner().invoke(drlctl.main, ["calls"]).output == "none\n"
 
 
-def test_its_findings_are_those_of_the_doctor() -> None:
+def test_the_doctor_has_the_findings_of_a_plane() -> None:
     """Packets have none without a configuration."""
     found = [each for plane in planes.registered("doctor") for each in plane.findings(Examined())]
     assert [(each.check, each.level) for each in found] == [("calls", Level.UNSEEN)]
 
 
-def test_its_paths_are_those_of_the_control_api() -> None:
+def test_the_control_api_has_the_paths_of_a_plane() -> None:
     app, public = make_app(FakeDaemon(), Turns()), make_public_app(FakeDaemon(), Turns())
     for made in (app, public):
         assert isinstance(made, Starlette)
@@ -283,7 +283,7 @@ def test_a_daemon_runs_it() -> None:
     assert packets.target is Match
 
 
-async def test_its_charts_are_on_the_page(tmp_path: Path) -> None:
+async def test_the_page_has_the_charts_of_a_plane(tmp_path: Path) -> None:
     async with served(FakeDaemon(), tmp_path / "sock"), client(tmp_path / "sock") as api:
         _, calls = (await api.get("/v1/panels")).json()
     assert calls == {
@@ -299,7 +299,7 @@ async def test_its_charts_are_on_the_page(tmp_path: Path) -> None:
     }
 
 
-def test_its_tables_are_in_the_reference() -> None:
+def test_the_reference_has_the_tables_of_a_plane() -> None:
     text = reference.reference()
     for part in (
         "## `[calls]`: how calls are answered\n",

@@ -127,7 +127,7 @@ async def test_without_descriptors_the_server_waits_and_logs_it(
 
 
 class Passes:
-    """How often something happens between two steps of a task that can always run."""
+    """The number of events between two steps of a task that can always run."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -194,7 +194,7 @@ async def test_the_pause_between_runs_is_four_times_a_run(
 
 
 async def test_a_slow_scrape_ends(daemon: FakeDaemon, path: Path, autojump_clock: object) -> None:
-    """Else it would keep what was made for it."""
+    """A scrape without an end would hold its text in memory."""
     daemon.reports = list(many_limits(2000))
     async with served(daemon, path), await trio.open_unix_socket(str(path)) as stream:
         await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: drld\r\n\r\n")

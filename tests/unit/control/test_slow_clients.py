@@ -24,7 +24,7 @@ async def dribble(stream: trio.SocketStream, data: bytes, pause_s: float) -> Non
 
 
 async def lasts(path: Path, sent: bytes, pause_s: float) -> tuple[float, bytes]:
-    """How long a connection lasts whose client sends this, byte by byte, and what it gets."""
+    """The duration of a connection whose client sends this byte by byte, s, and the answer."""
     began = trio.current_time()
     answer = b""
     async with await trio.open_unix_socket(str(path)) as stream, trio.open_nursery() as nursery:
@@ -144,7 +144,7 @@ async def test_work_for_a_client_ends_when_the_client_leaves(
             await ended.wait()
 
 
-async def test_a_client_that_leaves_before_its_answer_is_no_error_of_ours(
+async def test_a_client_may_leave_before_its_answer_without_an_error_in_the_log(
     daemon: FakeDaemon, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with trio.fail_after(10):

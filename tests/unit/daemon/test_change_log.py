@@ -1,4 +1,4 @@
-"""What a change of limits means for the peers, and the work to find out."""
+"""The news of a change of limits for the peers, and the work to find it."""
 
 from __future__ import annotations
 

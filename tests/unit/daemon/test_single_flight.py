@@ -66,7 +66,7 @@ async def test_the_pause_between_runs_has_bounds(
     assert periods == pytest.approx([takes + rests] * 2)
 
 
-async def test_all_who_share_a_run_share_its_error(action: Action, autojump_clock: object) -> None:
+async def test_all_callers_of_a_run_share_its_error(action: Action, autojump_clock: object) -> None:
     ask = SingleFlight(action)
     refused = 0
 

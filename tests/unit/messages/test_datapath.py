@@ -51,7 +51,7 @@ def without_backlog(found: Measurement) -> Measurement:
     })  # fmt: skip
 
 
-def test_what_arrives_and_passes_is_measured_and_a_limit_with_waiting_messages_is_awake() -> None:
+def test_messages_are_measured_and_a_limit_with_waiting_messages_is_awake() -> None:
     made = datapath(message_limit(rate=10, burst=1))
     lane = made.gate.lane("mqtt")
     assert not made.had_traffic([1])
@@ -291,7 +291,7 @@ def test_each_client_has_a_bucket_of_its_own() -> None:
     ("by", "same"),
     [(ByClient.ID, False), (ByClient.USER, True), (ByClient.ADDRESS, True)],
 )
-def test_what_tells_clients_apart(by: ByClient, same: bool) -> None:
+def test_id_user_or_address_tells_clients_apart(by: ByClient, same: bool) -> None:
     made = datapath(message_limit(rate=10, burst=1, client=by))
     lanes = [made.gate.lane("mqtt", "10.0.0.1") for _ in range(2)]
     lanes[0].client, lanes[1].client = client("a", "user"), client("b", "user")

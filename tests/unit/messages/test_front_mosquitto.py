@@ -125,7 +125,7 @@ async def test_thousands_arrive_once_and_in_their_order(
 
 
 @pytest.mark.parametrize("leaves", ["disconnect", "vanish", "reset"])
-async def test_what_a_client_sent_arrives_after_it_has_left(
+async def test_messages_of_a_client_arrive_after_it_has_left(
     server: Server, observer: Observer, clients: Clients, leaves: str
 ) -> None:
     limit = message_limit("limited/#", rate=0.01, burst=1)

@@ -93,7 +93,7 @@ def test_frames_of_all_connections_are_charged_in_the_order_of_their_arrival() -
     pump.close()
 
 
-def test_what_waits_leaves_when_the_timer_says_so() -> None:
+def test_waiting_messages_leave_when_the_timer_says_so() -> None:
     pump, _ = made(rate=200)
     log: list[str] = []
     begun_ns = time.monotonic_ns()
@@ -138,9 +138,7 @@ def test_a_turn_takes_so_many_frames_and_the_next_one_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("age_ns", "whole"), [(READ_NS, False), (READ_NS + 1, True)])
-def test_what_came_while_the_daemon_stood_still_is_sorted_as_a_whole(
-    age_ns: int, whole: bool
-) -> None:
+def test_messages_of_a_standstill_are_sorted_as_a_whole(age_ns: int, whole: bool) -> None:
     """The sockets have more frames than a turn takes, and each has more than a connection's."""
     now_ns = 10**15
     pump = Pump(datapath(now_ns=now_ns).gate, lambda: now_ns)

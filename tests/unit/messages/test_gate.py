@@ -114,7 +114,7 @@ def test_a_dropped_message_keeps_its_place() -> None:
     assert released(made, 100 * MS) == [("d", Fate.FORWARD), ("e", Fate.DROP)]
 
 
-def test_what_waits_leaves_after_its_connection_is_closed() -> None:
+def test_waiting_messages_leave_after_their_connection_is_closed() -> None:
     made = datapath(message_limit(rate=10, burst=1))
     lane = made.gate.lane("mqtt")
     assert offered(made, lane, "a", "abc", 0) == "a"

@@ -56,7 +56,7 @@ async def test_a_client_that_is_sent_away_leaves_no_will(
         assert await wills(running, server, observer, 0) == []
 
 
-async def test_what_waits_is_delivered_and_acknowledged_before_the_end(
+async def test_waiting_messages_are_delivered_and_acknowledged_before_the_end(
     server: Server, observer: Observer, clients: Clients
 ) -> None:
     limit = message_limit("limited/#", rate=0.01, burst=1)

@@ -46,7 +46,7 @@ def test_a_late_daemon_delays_and_changes_no_account() -> None:
     assert hold.due_ns == late.due_ns
 
 
-def test_it_is_saturated_while_a_message_waits_at_every_moment() -> None:
+def test_a_hold_is_saturated_while_a_message_waits_at_every_moment() -> None:
     hold = a_hold()
     assert not hold.take_saturated()
     offered(hold, "abcd")

@@ -80,7 +80,7 @@ def test_a_message_has_its_topic_and_its_end(version: int, qos: int, size: int) 
         (packet(0xE0), Place.KEEPS),
     ],
 )
-def test_what_answers_the_broker_overtakes_messages(data: bytes, place: Place) -> None:
+def test_answers_to_the_broker_overtake_messages(data: bytes, place: Place) -> None:
     frame = one(connected(), data)
     assert (frame.data, frame.topic, frame.place) == (data, None, place)
 
@@ -258,7 +258,7 @@ def altered(old: bytes, new: bytes) -> bytes:
         (altered(b"client", b"cl"), "CONNECT.client_id: must be within its packet"),
     ],
 )
-def test_what_is_no_connect_is_refused(data: bytes, claim: str) -> None:
+def test_a_first_packet_other_than_connect_is_refused(data: bytes, claim: str) -> None:
     error = refusal(MqttReader(), data)
     assert claim in str(error)
     assert error.answer == b""

@@ -82,7 +82,7 @@ def test_a_message_has_its_subject(data: bytes) -> None:
         (b"sub\ta 1\r\n", Place.KEEPS),
     ],
 )
-def test_what_answers_the_server_overtakes_messages(data: bytes, place: Place) -> None:
+def test_answers_to_the_server_overtake_messages(data: bytes, place: Place) -> None:
     assert one(data) == Frame(data, len(data), None, place)
 
 

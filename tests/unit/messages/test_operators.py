@@ -186,7 +186,7 @@ def test_filters_of_unknown_brokers_are_tried_in_both_notations() -> None:
     "text",
     ["", "topic=a", "broker=a", "broker=a topic=b size=3", "broker=a topic", "broker='a topic=b"],
 )
-def test_what_is_no_message(text: str) -> None:
+def test_a_text_that_is_no_message_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="a message must be broker=NAME topic=TOPIC"):
         explain.read(text)
 
@@ -360,7 +360,7 @@ async def test_a_profile_is_shown(control: Path) -> None:
     assert shown["rate"] == pytest.approx(1.1 * 2200 / shown["seconds"], rel=1e-6)
 
 
-async def test_what_cannot_be_profiled(control: Path) -> None:
+async def test_a_limit_that_cannot_be_profiled_is_refused(control: Path) -> None:
     assert "limit customer-a is not about messages" in refused(
         await profiled(control, "customer-a")
     )

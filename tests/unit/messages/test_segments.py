@@ -94,7 +94,7 @@ def test_messages_of_one_record_count_alike() -> None:
     assert (tally.stamped, tally.unstamped) == (0, 3)
 
 
-def test_what_came_in_during_the_turn_is_asked_for_once() -> None:
+def test_segments_of_the_turn_are_asked_for_once() -> None:
     asked = []
 
     def refresh() -> None:

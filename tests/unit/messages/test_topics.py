@@ -81,7 +81,7 @@ def test_filters_of_nats_match_as_its_documents_say(text: str, subject: str, mat
         (NATS, "a*"),
     ],
 )
-def test_what_is_no_filter(notation: Notation, text: str) -> None:
+def test_a_bad_filter_is_refused(notation: Notation, text: str) -> None:
     with pytest.raises(ValueError, match=f"^a topic filter of {notation.name} such as"):
         check(text, notation)
     with pytest.raises(ValueError, match="a topic filter"):

@@ -54,7 +54,7 @@ async def test_keys_that_are_deleted_by_hand_are_put_again(
             await until(lambda: not host.spec.limits)  # noqa: B023 -- called at once
 
 
-async def test_of_two_limiters_of_one_name_one_is_a_member_until_it_is_gone(
+async def test_only_one_of_two_limiters_of_a_name_is_a_member_until_it_is_gone(
     server: EtcdServer, tmp_path: Path
 ) -> None:
     other = Host(server, tmp_path, 1)

@@ -58,7 +58,7 @@ def test_the_files_limits_come_first_and_win() -> None:
     }
 
 
-def test_of_two_limits_of_a_name_the_older_stays() -> None:
+def test_the_older_of_two_limits_of_a_name_stays() -> None:
     registry = fleet(limit7=limit(7, name="x"), limit3=limit(3, name="x"))
     spec, problems = merged(registry)
     assert [found.id for found in spec.limits] == [7]

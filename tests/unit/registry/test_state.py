@@ -241,7 +241,7 @@ def test_many_revisions_told_at_once_are_those_told_one_by_one() -> None:
         assert (registry.continuous, registry.seen) == (True, 13)
 
 
-def test_another_registry_in_the_place_of_ours_takes_nothing_away() -> None:
+def test_another_registry_in_place_of_the_known_one_takes_nothing_away() -> None:
     registry = following()
     slow = limit(1, rate="1mbit")
     resync(registry, 90, {KEYS.fleet: OTHER.encode(), C: member(3), ONE: slow})
@@ -336,7 +336,7 @@ def test_a_removed_limiter_joins_again() -> None:
     assert (ours.joined, revision) == (False, 0)
 
 
-def test_garbage_in_our_own_key_is_replaced() -> None:
+def test_garbage_in_the_limiter_s_own_key_is_replaced() -> None:
     registry = following({A: b"?"})
     assert registry.joined
     ours, revision = wanted(registry)

@@ -78,7 +78,7 @@ def question(user: str, cost: int = 1, at_least: int | None = None) -> Question:
     return Question("api", {"user": user, "plan": "free"}, cost, at_least=at_least)
 
 
-async def test_levels_are_kept_and_nobody_gets_an_error(tmp_path: Path) -> None:
+async def test_levels_are_kept_and_no_client_gets_an_error(tmp_path: Path) -> None:
     (gossip,), (http,) = pairs_of_ports(1), ports(1, socket.SOCK_STREAM)
     file, path = tmp_path / "drld.toml", str(tmp_path / "requests.sock")
     file.write_text(configuration(tmp_path, gossip, http, 0))

@@ -49,11 +49,11 @@ def test_the_last_address_that_is_no_trusted_proxy_s(
     assert caller_of(Client(client), forwarded, TRUSTED) == caller
 
 
-def test_without_trusted_proxies_nobody_is_believed() -> None:
+def test_without_trusted_proxies_no_header_is_believed() -> None:
     assert caller_of(Client("10.0.0.1"), ["192.0.2.9"], ()) == "10.0.0.1"
 
 
-def test_a_certificate_names_its_client_and_not_whom_a_trusted_proxy_calls_for() -> None:
+def test_a_certificate_names_its_client_and_not_the_client_of_a_trusted_proxy() -> None:
     stranger, proxy = (Client(host, "web") for host in ("192.0.2.1", "10.0.0.1"))
     assert caller_of(stranger, ["192.0.2.9"], TRUSTED) == "web"
     assert caller_of(proxy, ["192.0.2.9"], TRUSTED) == "192.0.2.9"

@@ -17,7 +17,7 @@ from tests.unit.cli.drlctl import drlctl, lines, refused
 from .made import bucket, limit, limited, of_plan
 
 
-async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:
+async def test_the_answer_decides_output_and_exit_code(tmp_path: Path) -> None:
     daemon, control = FakeDaemon(), tmp_path / "sock"
     daemon.datapaths = [limited((limit(), bucket(5)), (of_plan(2), bucket(1)))]
     async with served(daemon, control):
@@ -59,7 +59,7 @@ async def test_what_it_says_and_how_it_exits(tmp_path: Path) -> None:
         assert "requests.listen: is not set" in refused(await drlctl(control, "check"))
 
 
-async def test_what_is_refused_is_said(tmp_path: Path) -> None:
+async def test_bad_options_are_refused_with_a_reason(tmp_path: Path) -> None:
     daemon, control = FakeDaemon(), tmp_path / "sock"
     daemon.datapaths = [limited()]
     async with served(daemon, control):

@@ -140,7 +140,7 @@ def test_the_example_is_good_and_no_remark_is_made_on_it() -> None:
     assert config.remarks(spec) == []
 
 
-def test_what_is_better_otherwise() -> None:
+def test_settings_with_a_better_alternative_draw_remarks() -> None:
     text = changed(("127.0.0.1:8099", "192.0.2.1:8099"), ("burst = 200", "burst = 1"))
     peer = '[[peer]]\nname = "lim2"\naddress = "127.0.0.1:7948"\n'
     assert config.remarks(config.parse(text + peer, "f")) == [
@@ -185,7 +185,7 @@ def test_rates_and_quotas_are_read_and_written(
 
 
 @pytest.mark.parametrize("text", ["", "1", "/s", "1./s", ".5/s", "-1/s", "1e3/s", "1/m", "1/s/s"])
-def test_what_is_no_rate(text: str) -> None:
+def test_a_bad_rate_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_rate(text)
 

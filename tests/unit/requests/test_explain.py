@@ -202,12 +202,12 @@ def test_misses_modes_and_what_no_limit_refuses(file: Path) -> None:
         ("alice", "NAME=VALUE pairs"),
     ],
 )
-def test_what_is_no_request(text: str, reason: str) -> None:
+def test_a_text_that_is_no_request_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         read(text)
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_a_written_request_reads_as_itself() -> None:
     for text in ("namespace=api", "namespace=api user=a bytes=9 caller=bob", "namespace=a&u=x+y"):
         assert str(read(str(read(text)))) == str(read(text)) == text
 

@@ -86,7 +86,9 @@ async def test_a_unix_socket_answers_too(tmp_path: Path) -> None:
         (b"\x16\x03\x01", 400),
     ],
 )
-async def test_what_a_stranger_sends_is_bounded(tmp_path: Path, sent: bytes, status: int) -> None:
+async def test_the_bytes_of_a_stranger_are_bounded(
+    tmp_path: Path, sent: bytes, status: int
+) -> None:
     assert MAX_BODY_BYTES == 65_536
     async with front(tmp_path) as made, await made.stream() as stream:
         with suppress(trio.BrokenResourceError):
@@ -225,7 +227,7 @@ def flow_of(datapath: RequestDatapath, caller: str) -> object:
     return datapath._flow(caller)
 
 
-async def test_what_tls_offers_is_what_is_spoken(
+async def test_tls_offers_the_protocols_that_the_front_speaks(
     tmp_path: Path, files: dict[str, Certificate]
 ) -> None:
     context, trust = of_files(files["server"]), trusting(files["ca"])

@@ -191,14 +191,14 @@ def test_a_frame_that_never_ends_is_not_waited_for(client: Client2) -> None:
     assert client.server.over
 
 
-def test_what_is_no_http2_ends_the_connection() -> None:
+def test_bytes_that_are_no_http2_end_the_connection() -> None:
     server = Exchange(HANDLERS, Client("me"), 0)
     server.receive(b"GET / HTTP/1.1\r\n\r\n" + bytes(50), 0)
     assert server.over
     assert server.next(0) is None
 
 
-def test_a_client_cannot_have_us_remember_much(client: Client2) -> None:
+def test_a_client_cannot_make_the_server_remember_much(client: Client2) -> None:
     client.http.update_settings({SettingCodes.HEADER_TABLE_SIZE: 2**31})
     client.flush()
     assert client.server._http.encoder.header_table_size == 4096

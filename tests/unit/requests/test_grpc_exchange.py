@@ -73,7 +73,7 @@ def test_an_error_is_told_in_ascii(client: Client2) -> None:
     ("headers", "status"),
     [({"--method": "GET"}, "405"), ({"content_type": "text/plain"}, "415")],
 )
-def test_what_is_no_grpc_gets_a_status_of_http(
+def test_a_request_that_is_no_grpc_gets_a_status_of_http(
     client: Client2, headers: dict[str, str], status: str
 ) -> None:
     found, data = client.of(client.call(b"hi", UNARY, **headers))
@@ -99,7 +99,7 @@ def test_what_is_no_grpc_gets_a_status_of_http(
         (framed(b"hi"), {"--path": "/a.B/Other"}, Status.UNIMPLEMENTED),
     ],
 )
-def test_what_cannot_be_answered_gets_a_status(
+def test_a_call_that_cannot_be_answered_gets_a_status(
     client: Client2, sent: bytes, headers: dict[str, str], status: Status
 ) -> None:
     for ends in (True, False):

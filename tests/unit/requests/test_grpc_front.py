@@ -46,7 +46,7 @@ def test_clients_of_both_protocols_have_as_much_time() -> None:
     assert bounds.MAX_MESSAGE_BYTES == http.MAX_BODY_BYTES
 
 
-async def test_what_clients_of_grpcio_see(tmp_path: Path) -> None:
+async def test_clients_of_grpcio_see_each_kind_of_answer(tmp_path: Path) -> None:
     many = limit(3, match=RequestMatch("many"), burst=2 * CALLS * ITEM)
     datapath = limited((limit(), bucket(3)), (of_plan(2), bucket(1)), (many, bucket(CALLS - 10)))
     async with front(tmp_path, datapath) as made:

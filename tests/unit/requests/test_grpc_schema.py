@@ -130,7 +130,7 @@ def test_an_invalid_message_is_refused(data: bytes, error: str) -> None:
             message(f"{SERVICE}.RateLimitRequest").FromString(data)
 
 
-def test_what_no_table_has_is_skipped_and_the_last_counts() -> None:
+def test_unknown_fields_are_skipped_and_the_last_value_counts() -> None:
     unknown = b"\x98\x06\x01" + b"\x9d\x06abcd" + b"\x99\x06abcdefgh" + b"\x9a\x06\x02ab"
     wrong_type = b"\x08\x01"
     data = unknown + b"\x0a\x01a" + wrong_type + b"\x0a\x01b" + b"\x18\x80\x80\x80\x80\x10"

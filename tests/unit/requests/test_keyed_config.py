@@ -178,7 +178,7 @@ def test_a_queue_has_no_element_for_each_byte() -> None:
 
 
 @pytest.mark.parametrize("per", ["[]", '["rate"]', '["a", "a"]', "1"])
-def test_what_makes_no_key(per: str) -> None:
+def test_a_bad_per_is_refused(per: str) -> None:
     (problem,) = problems(keyed(per=per))
     assert problem.startswith("drld.toml: limit[0].match.per: must be an array of 1 to 8 names")
     got = {"[]": "an empty array", "1": "1"}.get(per, "an array")

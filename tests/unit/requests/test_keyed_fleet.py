@@ -50,7 +50,7 @@ def test_news_get_through_losses_repetitions_and_reordering(seed: int) -> None:
     assert all(it.keyed.limits[1].replica.settled for it in fleet.limiters)
 
 
-def test_a_limiter_that_starts_anew_is_told_what_it_admitted_itself() -> None:
+def test_a_restarted_limiter_learns_its_own_admissions_from_peers() -> None:
     fleet = Fleet(3)
     for number in range(200):
         fleet.limiters[0].ask(f"u{number}", 15)
@@ -69,7 +69,7 @@ def test_a_limiter_that_starts_anew_is_told_what_it_admitted_itself() -> None:
 
 
 @pytest.mark.parametrize("burst", [20, 100])
-def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate(burst: int) -> None:
+def test_a_restarted_limiter_learns_of_keys_that_always_use_their_rate(burst: int) -> None:
     """What is older than a full bucket is in no cell any more, and still in use; a row of many
     cells takes several datagrams."""
     text = KEYED.replace("1/min", "10/s").replace("burst = 20", f"burst = {burst}")
@@ -86,7 +86,7 @@ def test_a_limiter_that_starts_anew_knows_keys_that_always_use_their_rate(burst:
     assert 0 <= one.level("alice") - two.level("alice") < 4
 
 
-def test_what_a_silent_peer_misses_is_not_kept_and_told_when_it_is_heard_again() -> None:
+def test_news_for_a_silent_peer_are_not_kept_and_told_when_it_is_heard_again() -> None:
     fleet = Fleet(3)
     away = fleet.limiters[2]
     others = {"l0", "l1"}
@@ -119,7 +119,7 @@ def test_peers_come_and_go_by_reload() -> None:
     assert {round(it.level("alice")) for it in fleet.limiters} == {12}
 
 
-def test_what_may_wait_follows_the_size_of_the_fleet() -> None:
+def test_the_time_that_news_wait_follows_the_size_of_the_fleet() -> None:
     """A round for each limiter: what waits is told then, however many there were at the start."""
 
     def late_ms(fleet: Fleet) -> int:
@@ -168,7 +168,7 @@ def test_a_reload_of_the_fleet_keeps_levels_and_decides_as_a_start(bucket: str) 
         assert getattr(own, "_shape", None) == getattr(new, "_shape", None)
 
 
-def test_what_waits_to_be_sent_is_of_no_use_to_a_limit_that_begins_anew() -> None:
+def test_a_limit_that_begins_again_drops_the_news_that_wait() -> None:
     text = KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')
     fleet = Fleet(2, text=text)
     one = fleet.limiters[0]
@@ -211,7 +211,7 @@ def test_peers_cannot_fill_the_memory() -> None:
     assert two.keyed.limits[1].replica.buckets.unkept >= 40
 
 
-def test_what_a_limiter_alone_admits_is_told_to_nobody() -> None:
+def test_a_limiter_alone_sends_nothing() -> None:
     fleet = Fleet(1)
     assert fleet.ask_in_turn("alice", 30) == 20
     fleet.run(2000)

@@ -49,7 +49,7 @@ LONG = shortened("/" + "x" * 300)
         (ACCESS.replace('"GET /a/b', r'"GET /a\"b'), {"method": "GET", "path": r"/a\"b"}),
     ],
 )
-def test_what_strangers_sent_is_no_damage(line: str, pairs: dict[str, str]) -> None:
+def test_odd_requests_of_strangers_do_not_damage_the_log(line: str, pairs: dict[str, str]) -> None:
     ((_, request),) = read(line.replace("alice", "-").replace(" 512 ", " - "))
     assert (dict(request.descriptor), request.size) == (pairs, None)
 
@@ -98,7 +98,7 @@ def test_times_are_those_of_the_calendar(at: datetime) -> None:
         (ACCESS + "x" * (MAX_LINE + 1), f"line 2: must have {MAX_LINE} bytes at most"),
     ],
 )
-def test_what_is_no_log(text: str | bytes, reason: str) -> None:
+def test_a_text_that_is_no_log_is_refused(text: str | bytes, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         read(text)
 

@@ -57,7 +57,7 @@ def test_the_matcher_finds_what_a_search_of_all_limits_finds(
         ({"a": "\ud800"}, "must be text in UTF-8"),
     ],
 )
-def test_what_is_no_descriptor(pairs: dict[str, object], reason: str) -> None:
+def test_a_bad_descriptor_is_refused(pairs: dict[str, object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         check(pairs)
 

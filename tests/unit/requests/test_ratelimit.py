@@ -176,7 +176,7 @@ def test_a_limit_in_a_request_is_counted_and_ignored() -> None:
     assert path.counters()["requests_overridden"] == 3
 
 
-def test_what_no_limit_knows_is_admitted_and_counted() -> None:
+def test_a_request_under_no_limit_is_admitted_and_counted() -> None:
     """A namespace that no limit has, as one with a typing error."""
     path = RequestDatapath(Random(1), b"secret")
     path.attach([(it, Enforcement()) for it in config.parse(KEYED, "f").limits], 0)
@@ -196,7 +196,7 @@ def test_a_charge_passes_and_leaves_debt() -> None:
     assert codes(ask(path, request({}))) == (OVER, [OVER])
 
 
-def test_what_falls_under_no_limit_and_what_is_paused() -> None:
+def test_requests_under_no_limit_in_shadow_or_in_pause_are_ok() -> None:
     assert codes(ask(limited(), request({"a": "b"}))) == (OK, [OK])
     shadow = limited((limit(mode=Mode.SHADOW), bucket(1)))
     assert [codes(ask(shadow, request({})))[0] for _ in range(3)] == [OK] * 3
@@ -226,7 +226,7 @@ def test_each_caller_is_a_flow(asked: list[Any], flows: int) -> None:
     assert len(path.read(1, 1).flows) == flows
 
 
-def test_a_trusted_proxy_says_who_calls() -> None:
+def test_a_trusted_proxy_names_the_caller() -> None:
     path = limited((limit(), bucket(9)))
     for number in (1, 2):
         origin = Origin(Client("192.0.2.1"), (f"198.51.100.{number}",))

@@ -85,7 +85,7 @@ AMOUNTS += [(1, 0, 0, CHARGE), (0, 0, 0, CHARGE), (0, 0, 9, CHARGE | SIZE), (1, 
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow", "pause"])
 @pytest.mark.parametrize("gap_ns", [0, 10**9])
-def test_what_is_remembered_changes_no_answer(mode: str, gap_ns: int) -> None:
+def test_a_remembered_shape_changes_no_answer(mode: str, gap_ns: int) -> None:
     one, other = fronts(mode)
     rng = Random(f"{mode} {gap_ns}")
     for number in range(6000):
@@ -102,7 +102,7 @@ def test_what_is_remembered_changes_no_answer(mode: str, gap_ns: int) -> None:
 
 
 @pytest.mark.parametrize("most", [4, 100])
-def test_what_strangers_name_is_remembered_up_to_a_bound(
+def test_names_of_strangers_are_remembered_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(batch, "_MAX_SHAPES", most)

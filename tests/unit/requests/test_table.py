@@ -40,7 +40,7 @@ def at_rest(table: Table) -> int:
     return len(table) - len([*table.active()])
 
 
-def test_a_row_that_nobody_asks_for_comes_to_rest_and_wakes_as_it_was() -> None:
+def test_a_row_without_questions_comes_to_rest_and_wakes_as_it_was() -> None:
     one, awake = replica(), replica()
     for two in (one, awake):
         for key, number in ((A, 1), (B, 3), (C, 4)):
@@ -273,7 +273,7 @@ def test_a_peer_that_knows_nothing_is_told_some_keys_a_round() -> None:
     assert one.settled
 
 
-def test_a_single_bucket_tells_nobody() -> None:
+def test_a_single_bucket_has_no_news() -> None:
     bucket = Single(POLICY)
     assert (bucket.idle(EPOCH_NS), bucket.level(EPOCH_NS)) == (True, 0)
     assert bucket.take(EPOCH_NS, 3)[0].admitted

@@ -93,7 +93,7 @@ def test_shadow_refuses_nothing_however_large() -> None:
     assert admitted(path.decide_all([API, API], 0)) == [True, True]
 
 
-def test_what_is_dropped_at_random_is_refused() -> None:
+def test_a_request_that_random_drop_hits_is_refused() -> None:
     path = limited((limit(1), Enforcement(drop_probability=0.999999, depth=9 * ITEM)))
     answers = path.decide_all([OTHER, API], 0)
     assert admitted(answers) == [True, False]

@@ -55,7 +55,7 @@ def test_bad_addresses_change_nothing(pair: Pair, peers: dict[str, Address], pro
     assert received(a, 1) == [("b", UPDATE)]
 
 
-def test_a_bad_address_of_our_own_is_refused() -> None:
+def test_a_bad_own_address_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"limiter\.listen"):
         Transport(("example.org", 1), "a", {})
 

@@ -57,7 +57,7 @@ def test_updates_that_are_not_taken_count_against_a_flood_and_nothing_else_is_lo
 def test_the_updates_of_a_large_fleet_in_a_tick_are_no_flood(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would never end: after a flood, all updates of the next tick are refused."""
+    """A flood would never end: after one, all updates of the next tick are refused."""
     a, b = pair
     monkeypatch.setattr("drld.gossip.transport.MAX_REFUSED", 3)
     others = {f"p{number}": (f"127.0.1.{number}", 7946) for number in range(7)}
