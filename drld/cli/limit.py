@@ -215,7 +215,8 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
 def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
     """Change keys of the limit of this name or id; tokens and counters stay.
 
-    Options of its target replace the whole target. --override changes one key alone.
+    An option of its target, or --override, changes one field alone; without a value, as in
+    --client "", it takes the field away.
 
     \b
     drlctl limit set customer-a --rate 20mbit --save
@@ -223,6 +224,8 @@ def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
     """
     if not (keys := _table(options)):
         raise click.UsageError("nothing to set: give an option such as --rate")
+    if isinstance(match := keys.get("match"), dict):
+        keys["match"] = [f"{field}={value}" for field, value in match.items()]
     its.set(limit, keys)
 
 

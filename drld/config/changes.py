@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from drld.config import Files, drop_ins, parsed, read
 from drld.config.atomic_file import write_beside
+from drld.config.edits import edited
 from drld.config.layers import REMOVE, Layer, id_of
-from drld.config.overrides import edited
 from drld.config.problems import Problems, must_be
 from drld.config.toml_text import toml
 from drld.errors import ConfigError
@@ -163,7 +163,8 @@ class Configuration:
             if key in keys:
                 del keys[key]
                 problems.add(["limit", 0, key], "cannot be set: add or remove the limit")
-        there = _ids(self.document()).get(names["id"], {}) if "overrides" in keys else {}
+        edits = {"match", "overrides"} & keys.keys()
+        there = _ids(self.document()).get(names["id"], {}) if edits else {}
         return [{**names, **edited(there, keys)}]
 
     def _added(

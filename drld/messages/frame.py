@@ -137,6 +137,8 @@ class Returns(Protocol):
     keep_alive_s: int | None
     """The keep-alive that the broker has set in the place of the client's (MQTT 5), s; 0: any
     pause; None: it has set none."""
+    assigned_id: str
+    """The identifier that the broker has given a client without one (MQTT 5); empty: none."""
 
     def feed(self, data: bytes) -> bytes:
         """The bytes that the client gets for these bytes of the broker.

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
+from operator import is_
 from typing import Protocol
 
 from drld.messages.frame import Client, Frame, Place
@@ -72,6 +74,10 @@ class Lane:
     def __len__(self) -> int:
         """The number of frames that wait."""
         return len(self.frames)
+
+    def waits_in(self, queue: Queue) -> bool:
+        """Whether one of its messages waits in this queue."""
+        return any(it.queue is queue and it.fate is Fate.WAIT for it in self.frames)
 
 
 class Held:
@@ -152,10 +158,18 @@ class Queue(Protocol):
         """Throw away the messages of lost connections; those that waited use no token."""
 
 
+def _raise(involved: Callable[[Lane], bool]) -> None:  # noqa: ARG001 -- see `Gate.failed`
+    """Raise the error that is being handled."""
+    raise  # noqa: PLE0704 -- there is always one
+
+
 class Gate:
     """All connections of a daemon, and the limits on their messages."""
 
     def __init__(self) -> None:
+        self.failed: Callable[[Callable[[Lane], bool]], None] = _raise
+        """A function that is called while an error in one limit is handled. It ends the connections
+        for which its argument is true, because their messages cannot pass the limit."""
         self.held_bytes = 0
         """Memory of the frames that wait, of all connections."""
         self.unmatched = 0
@@ -303,17 +317,32 @@ class Gate:
         """Move on the messages that get their tokens by now, in the order of these times."""
         self._now_ns = max(self._now_ns, now_ns)
         while self._with_lost:
-            self._with_lost.pop().withdraw_lost()
+            queue = self._with_lost.pop()
+            try:
+                queue.withdraw_lost()
+            except Exception:
+                self.failed(partial(Lane.waits_in, queue=queue))
         schedule, scheduled = self._schedule, self._scheduled
         while schedule and schedule[0][0] <= now_ns:
             due_ns, number, queue = heappop(schedule)
             if scheduled.get(queue) != number:
                 continue
             del scheduled[queue]
-            for message, waited_ns in queue.release(now_ns, due_ns):
-                if message.walk(message.came_ns + waited_ns) and message.lane.frames[0] is message:
-                    self._ready.append(message.lane)
-            self.schedule(queue)
+            try:
+                for message, waited_ns in queue.release(now_ns, due_ns):
+                    self._walk(message, message.came_ns + waited_ns)
+                self.schedule(queue)
+            except Exception:
+                self.failed(partial(Lane.waits_in, queue=queue))
+
+    def _walk(self, message: Held, now_ns: int) -> None:
+        """Have a message that has passed a limit come to its further ones."""
+        lane = message.lane
+        try:
+            if message.walk(now_ns) and lane.frames[0] is message:
+                self._ready.append(lane)
+        except Exception:
+            self.failed(partial(is_, lane))
 
 
 def memory(frame: Frame) -> int:

@@ -206,9 +206,10 @@ class MqttReader:
 
     def _alias(self, cursor: Cursor, topic: Topic) -> tuple[int, Topic]:
         """The alias of a PUBLISH, and its topic."""
-        alias = cursor.properties()
-        if alias is None:
+        at = cursor.properties()
+        if at is None:
             return 0, topic
+        alias = cursor.data[at] << 8 | cursor.data[at + 1]
         if not alias:
             raise cursor.wrong("topic_alias", "must be at least 1 (got 0)")
         before = self._aliases.get(alias)
@@ -290,10 +291,13 @@ class MqttReturns:
 
     __slots__ = (
         *("_beginning", "_head", "_left", "_queue", "_withheld"),
-        *("accepted", "asked", "greeted", "held", "keep_alive_s", "pings", "stands_in"),
+        *("accepted", "asked", "assigned_id", "greeted", "held", "keep_alive_s", "pings"),
+        "stands_in",
     )
 
-    def __init__(self, *, tls: bool = False) -> None:  # noqa: ARG002 -- for NATS
+    def __init__(self, max_frame: int = MAX_FRAME, *, tls: bool = False) -> None:  # noqa: ARG002 -- for NATS
+        """See `ReturnsFactory`."""
+        self.assigned_id = ""
         self.keep_alive_s: int | None = None
         self.greeted = False
         self.accepted = False
@@ -375,7 +379,7 @@ class MqttReturns:
             if self._beginning[0] != _AUTH << 4:
                 if self._beginning[0] == _CONNACK << 4:
                     packet = bytes(self._beginning[: at + length])
-                    self.accepted, self.keep_alive_s = connack(packet, at)
+                    self.accepted, self.keep_alive_s, self.assigned_id = connack(packet, at)
                 self._beginning = None
                 return
             del self._beginning[: at + length]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from drld.errors import FrameError
 from drld.messages.frame import Client, kept
 
@@ -11,7 +13,7 @@ QUOTA_EXCEEDED = b"\x97"
 """The reason code for a message above its limit (MQTT 5, 2.4)."""
 SHUTTING_DOWN = b"\xe0\x01\x8b"
 """DISCONNECT of MQTT 5 with the reason Server shutting down."""
-SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x13, 0x23
+ASSIGNED_ID, SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x12, 0x13, 0x23
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
 """CONNACK of MQTT 3.1.1; clients of any version understand its first byte behind the flags."""
 
@@ -81,7 +83,7 @@ class Cursor:
         return decoded(f"{self.packet}.{field}", self.binary(field))
 
     def properties(self, wanted: int = TOPIC_ALIAS, name: str = "topic_alias") -> int | None:
-        """Pass the properties, and return the value of one of two bytes; None: it is not there."""
+        """Pass the properties, and return the offset of the value of one; None: it is not there."""
         size = self.varint("properties")
         end = self.skip("properties", size) + size
         self.at = end - size
@@ -94,8 +96,8 @@ class Cursor:
             if kind == wanted:
                 if found is not None:
                     raise self.wrong(name, "must be there at most once (got another)")
-                found = self.two(name)
-            elif type_ == _VARINT:
+                found = self.at
+            if type_ == _VARINT:
                 self.varint("properties")
             elif type_ in _WIDTHS:
                 self.skip("properties", _WIDTHS[type_])
@@ -164,18 +166,32 @@ def connect(data: bytes, at: int) -> Client:
     return Client(kept(id_), user, version, keep_alive_s)
 
 
-def connack(data: bytes, at: int) -> tuple[bool, int | None]:
-    """Read a CONNACK packet, whose fields begin at `at`.
+class Connack(NamedTuple):
+    """The broker's answer to a CONNECT."""
 
-    Returns whether the broker accepts the client, and the keep-alive that the broker sets in the
-    place of the client's, s; None: it sets none.
-    """
+    accepted: bool
+    """Whether the broker accepts the client."""
+    keep_alive_s: int | None
+    """The keep-alive that the broker sets in the place of the client's, s; None: it sets none."""
+    assigned_id: str
+    """The identifier that the broker gives a client without one, as `kept`; empty: none."""
+
+
+def connack(data: bytes, at: int) -> Connack:
+    """Read a CONNACK packet, whose fields begin at `at`."""
     cursor = Cursor("CONNACK", data, at)
     cursor.byte("flags")
     accepted = not cursor.byte("reason")
     if cursor.at == len(data):  # MQTT 3.1.1 has no properties.
-        return accepted, None
-    return accepted, cursor.properties(SERVER_KEEP_ALIVE, "server_keep_alive")
+        return Connack(accepted, None, "")
+    keep_alive_s, assigned_id, begin = None, "", cursor.at
+    if (found := cursor.properties(SERVER_KEEP_ALIVE, "server_keep_alive")) is not None:
+        keep_alive_s = data[found] << 8 | data[found + 1]
+    cursor.at = begin
+    if (found := cursor.properties(ASSIGNED_ID, "assigned_id")) is not None:
+        cursor.at = found
+        assigned_id = kept(cursor.text("assigned_id"))
+    return Connack(accepted, keep_alive_s, assigned_id)
 
 
 def varint(value: int) -> bytes:

@@ -30,6 +30,8 @@ from drld.messages.topics import TopicCache
 
 T = TypeVar("T")
 
+USUAL_HEAD = 4096
+"""The largest line that a nats-server takes by default, bytes (max_control_line)."""
 MAX_INFO = 1 << 20
 """The largest line that a server may send, bytes."""
 
@@ -176,26 +178,30 @@ class NatsReturns:
     """Passes the stream from a server to its client (`drld.messages.frame.Returns`).
 
     It leaves out the answers to drld's pings, and the pings that drld answers. INFO loses the
-    addresses of servers, by which a client could bypass drld, or gets drld's own in their place
-    (`advertise`). It says whether drld wants TLS. Its other fields pass, `ldm` among them: a client
-    that a server in lame duck mode sends away connects to drld again.
+    addresses of servers, by which a client could bypass drld. It says whether drld wants TLS, and
+    no larger payload than drld takes. Its other fields pass, `ldm` among them: a client that a
+    server in lame duck mode sends away connects to drld again.
     """
 
     __slots__ = (
-        *("_advertise", "_left", "_queue", "_rest", "_tls"),
-        *("accepted", "asked", "greeted", "held", "keep_alive_s", "pings", "stands_in"),
+        *("_left", "_max_payload", "_queue", "_rest", "_tls"),
+        *("accepted", "asked", "assigned_id", "greeted", "held", "keep_alive_s", "pings"),
+        "stands_in",
     )
 
-    def __init__(self, *, tls: bool = False, advertise: tuple[str, ...] = ()) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, *, tls: bool = False) -> None:
+        """See `ReturnsFactory`."""
         self.greeted = False
         self.accepted = False
         self.held = 0
         self.pings = 0
         self.stands_in = False
         self.asked = 0
-        self.keep_alive_s: int | None = None  # Servers of NATS set none.
+        # Servers of NATS set neither.
+        self.assigned_id = ""
+        self.keep_alive_s: int | None = None
         self._tls = tls
-        self._advertise = advertise
+        self._max_payload = max_frame - min(USUAL_HEAD, max_frame // 2)
         self._queue: list[bytes] = []
         self._rest = b""
         """The beginning of a line, of which the client has no byte yet."""
@@ -267,8 +273,8 @@ class NatsReturns:
         passed = {name: value for name, value in said.items() if name not in _OWN}
         if self._tls:
             passed["tls_required"] = True
-        if self._advertise:
-            passed["connect_urls"] = list(self._advertise)
+        if isinstance(most := said.get("max_payload"), int):
+            passed["max_payload"] = min(most, self._max_payload)
         if passed == said:
             return b"INFO" + text
         return b"INFO " + json.dumps(passed, separators=(",", ":")).encode() + b" \r\n"

@@ -10,13 +10,13 @@ has a bound. Clients beyond it share one bucket, and no client gains by that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Lane, Queue, Stage
-from drld.messages.shadow import ShadowBucket
+from drld.messages.shadow import ShadowBucket, would_wait
 from drld.messages.spec import ByClient
 from drld.messages.waiting import OPEN
 from drld.model import Enforcement
@@ -104,7 +104,8 @@ class PerClient:
         """The number of messages that would wait in shadow mode; 0 in any other mode."""
         if self._make is not ShadowBucket:
             return 0
-        return sum(it.would_wait(now_ns) for it in self._all() if isinstance(it, ShadowBucket))
+        buckets = cast("Iterable[ShadowBucket]", self._all())
+        return would_wait(buckets, self._record, now_ns)
 
     def of(self, lane: Lane) -> Bucket | None:
         """The bucket of a connection's client; None: the client has none yet."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol as Shape
 
-from drld.messages.frame import Client, Reader, Returns
+from drld.messages.frame import MAX_FRAME, Client, Reader, Returns
 from drld.messages.mqtt import MqttReader, MqttReturns
 from drld.messages.mqtt_packet import MQTT_5, SHUTTING_DOWN, topic_of
 from drld.messages.nats import NatsReader, NatsReturns, subject_of
@@ -16,8 +16,13 @@ from drld.messages.topics import TopicCache
 class ReturnsFactory(Shape):
     """Makes the `Returns` of a connection."""
 
-    def __call__(self, *, tls: bool = False) -> Returns:
-        """Make it; `tls` says whether drld asks the client for TLS."""
+    def __call__(self, max_frame: int = MAX_FRAME, *, tls: bool = False) -> Returns:
+        """Make it.
+
+        Args:
+            max_frame: the largest frame that drld takes of the client, bytes.
+            tls: whether drld asks the client for TLS.
+        """
         ...
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
+from drld.config.edits import edited
 from drld.config.layers import id_of
-from drld.config.overrides import edited
 from drld.config.problems import must_be
 from drld.errors import ConfigError, RegistryError
 from drld.registry.etcd import Etcd

@@ -20,11 +20,13 @@ from collections.abc import Callable
 from enum import Enum
 
 from drld.errors import FrameError
+from drld.messages import proxy_header
 from drld.messages.front.deadlines import Deadline
 from drld.messages.front.link import Link
 from drld.messages.front.reactor import Handler, OwnReactor
 from drld.messages.protocols import Protocol
-from drld.messages.spec import Address
+from drld.messages.proxy_header import Endpoints
+from drld.messages.spec import BrokerSpec
 from drld.model import NS_PER_S
 
 END_NS = 60 * NS_PER_S
@@ -46,23 +48,31 @@ class Phase(Enum):
 class BrokerEnd:
     """The broker of a connection."""
 
-    __slots__ = ("_end", "_ping_due", "_protocol", "_reactor", "link", "phase", "returns")
+    __slots__ = ("_end", "_ping_due", "_protocol", "_reactor", "_spec", "link", "phase", "returns")
 
     def __init__(
-        self, protocol: Protocol, reactor: OwnReactor, handler: Handler, tls: bool
+        self,
+        protocol: Protocol,
+        spec: BrokerSpec,
+        reactor: OwnReactor,
+        handler: Handler,
+        *,
+        tls: bool,
     ) -> None:
         """Do not connect yet.
 
         Args:
             protocol: the broker's.
+            spec: the settings of the broker.
             reactor: watches the socket.
             handler: gets the events of the socket.
             tls: whether the client speaks TLS.
         """
         self._protocol = protocol
+        self._spec = spec
         self._reactor = reactor
         self.link = Link(reactor, handler)
-        self.returns = protocol.returns(tls=tls)
+        self.returns = protocol.returns(spec.max_frame, tls=tls)
         self.phase = Phase.UNBEGUN
         self._end: Deadline | None = None
         """The time at which the broker must have ended; None: it need not end yet."""
@@ -74,16 +84,17 @@ class BrokerEnd:
         """Whether drld can send nothing to the broker any more."""
         return self.phase is Phase.ENDED
 
-    def connect(self, server: Address, header: bytes, done: Callable[[str | None], None]) -> None:
+    def connect(self, client: Endpoints | None, done: Callable[[str | None], None]) -> None:
         """Connect to the broker.
 
         Args:
-            server: where the broker listens.
-            header: comes before all frames: a header of the PROXY protocol, or nothing.
+            client: the client's addresses, for the header of the PROXY protocol before all frames,
+                if the broker is to have one; None: by a unix socket.
             done: gets the reason if it is not possible, or None. It may be called at once.
         """
         self.phase = Phase.DIALLING
-        if header:
+        if self._spec.send_proxy:
+            header = proxy_header.write(client)
             self.link.chunks.insert(0, header)
             self.link.queued += len(header)
 
@@ -92,7 +103,7 @@ class BrokerEnd:
                 self.phase = Phase.CONNECTED
             done(reason)
 
-        self.link.connect(server, dialled)
+        self.link.connect(self._spec.server, dialled)
 
     def receive(self, *, stands_in: bool) -> bytes:
         """Read what the broker has sent; return what of it is for the client.

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import chain
 from ssl import SSLContext
 
 from drld.errors import FrameError
-from drld.messages import proxy_header
 from drld.messages.frame import Frame
 from drld.messages.front.arrival import Stamps
 from drld.messages.front.broker_end import BrokerEnd, Phase
@@ -48,7 +48,7 @@ class Connection:
 
     __slots__ = (
         *("_frames", "_hand_over", "_leaving", "_on_end", "_opening", "_patience"),
-        *("_share", "_shared", "_spec", "_touched"),
+        *("_share", "_shared", "_touched"),
         *("broker", "client", "lane", "reader", "successor"),
     )
 
@@ -79,7 +79,6 @@ class Connection:
         """
         protocol, pump = shared.protocol, shared.pump
         self._shared = shared
-        self._spec = spec
         self._on_end = on_end
         self.reader = protocol.reader(spec.max_frame, shared.topics)
         stream = ClientStream(
@@ -107,7 +106,7 @@ class Connection:
         """Whether the connection settles at the end of this turn."""
         self._share = Share(shared.memory)
         self._patience = Patience(reactor, self._too_slow)
-        self.broker = BrokerEnd(protocol, reactor, self._on_broker, tls=context is not None)
+        self.broker = BrokerEnd(protocol, spec, reactor, self._on_broker, tls=context is not None)
         self._opening: Opening | None = Opening(
             *(shared, self, self.lane),
             stream=stream,
@@ -176,7 +175,7 @@ class Connection:
         if broker.phase is Phase.UNBEGUN:
             early = self._shared.protocol.tls_after_greeting and client.stream.headed
             if broker.link.chunks or early:
-                self._connect()
+                broker.connect(client.endpoints, self._dialled)
         elif broker.link.chunks and not broker.link.blocked:
             broker.link.flush()
         client.flush()
@@ -207,10 +206,20 @@ class Connection:
         """See `Flow.fail`."""
         self.client.ended = True
         self._frames = None
-        self._patience.end()
-        self.client.link.close()
-        self.broker.close()
-        self.look()
+        with ExitStack() as steps:  # An error in one of them leaves out no other.
+            for step in (self.look, self.broker.close, self.client.link.close, self._patience.end):
+                steps.callback(step)
+
+    def abandon(self) -> None:
+        """See `Flow.abandon`."""
+        self._touched = True  # It does not settle any more.
+        succession = self._shared.succession
+        with ExitStack() as steps:
+            steps.callback(self._on_end, self)
+            steps.callback(succession.leave, self)
+            steps.callback(succession.pass_on, self)
+            steps.callback(self._share.count, 0)
+            steps.callback(self._lose)
 
     # The front calls these.
 
@@ -304,14 +313,11 @@ class Connection:
 
     # The broker
 
-    def _connect(self) -> None:
-        header = proxy_header.write(self.client.endpoints) if self._spec.send_proxy else b""
-        self.broker.connect(self._spec.server, header, self._dialled)
-
     def _dialled(self, reason: str | None) -> None:
         if reason is not None:
             self._lost("unreachable", f"cannot connect to the broker: {reason}")
-        self.look()
+        else:
+            self.look()
 
     def _on_broker(self, events: int) -> None:
         link = self.broker.link
@@ -364,14 +370,12 @@ class Connection:
         """Do what is left to do when a side has ended."""
         gate, broker, client = self._shared.pump.gate, self.broker, self.client
         if broker.phase is Phase.ENDED:
-            self._shared.journal.counts["undelivered"] += gate.lose(self.lane)
+            self._lose()
             self._patience.end()
             client.end()
             broker.close()
             if client.link.sock is None:
-                self._share.count(0)
-                self._shared.succession.leave(self, self.lane.client)
-                self._on_end(self)
+                self.abandon()
             return
         client.link.read(False)
         if self._frames is not None:
@@ -388,6 +392,9 @@ class Connection:
             if self._hand_over is not None and not self._hand_over.done():
                 return
             broker.finish(self.fail)
+
+    def _lose(self) -> None:
+        self._shared.journal.counts["undelivered"] += self._shared.pump.gate.lose(self.lane)
 
     @property
     def _waiting(self) -> bool:

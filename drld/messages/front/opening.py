@@ -101,6 +101,8 @@ class Opening:
     def accepted(self) -> None:
         """End the limit of the opening's time: the broker has accepted the client."""
         self._patience.opened()
+        if id_ := self._returns.assigned_id:
+            self._shared.succession.assign(self._connection, id_)
 
 
 def more_than_connect(frames: Iterator[Frame]) -> Iterator[Frame] | None:

@@ -84,6 +84,9 @@ class Flow(Owner, Protocol):
     def settle(self) -> None:
         """Send the output, and decide what to do next: at the end of a turn."""
 
+    def abandon(self) -> None:
+        """Forget the connection at once: to settle has raised an error again, after `fail`."""
+
 
 class Pump:
     """Moves the messages of all brokers of a daemon."""
@@ -92,6 +95,7 @@ class Pump:
         """Begin without connections; `clock` is monotonic time in ns."""
         self.reactor = Reactor(clock, self.failed)
         self.gate = gate
+        gate.failed = self._limit_failed
         self.sources: list[Source] = []
         """The sources of arrival times."""
         self.flows: dict[Lane, Flow] = {}
@@ -153,10 +157,7 @@ class Pump:
         due_ns = self.gate.due_ns
         if due_ns is not None and due_ns <= now_ns:
             self._release(now_ns)
-        touched = self._touched
-        while touched:
-            flow = touched.pop()
-            self._guard(flow, flow.settle)
+        self._settle()
         reactor.wake(self.gate.due_ns)
         return several or bool(self._events or self._unfinished)
 
@@ -220,6 +221,22 @@ class Pump:
             except Exception:
                 self.failed(flow)
 
+    def _settle(self) -> None:
+        """Let all connections settle that something has happened to."""
+        touched, failed = self._touched, set[Flow]()
+        while touched:
+            flow = touched.pop()
+            try:
+                flow.settle()
+            except Exception:
+                self._log("in a connection, which ends")
+                if flow in failed:
+                    self._end(flow.abandon)
+                    touched[:] = [other for other in touched if other is not flow]
+                else:  # It settles again, to end.
+                    failed.add(flow)
+                    self._end(flow.fail)
+
     def _guard(self, owner: Owner | None, act: Callable[[], None]) -> None:
         """Act for a connection, or for none; an error of the program ends this connection alone."""
         try:
@@ -229,8 +246,24 @@ class Pump:
 
     def failed(self, owner: Owner | None) -> None:
         """Log and count the exception that the caller handles, and end the connection of it."""
-        self.errors += 1
-        where = "outside of connections" if owner is None else "in a connection, which ends"
-        log.exception("error %s", where, extra=event("broker.error"))
+        self._log("outside of connections" if owner is None else "in a connection, which ends")
         if owner is not None:
-            owner.fail()
+            self._end(owner.fail)
+
+    def _limit_failed(self, involved: Callable[[Lane], bool]) -> None:
+        """See `Gate.failed`."""
+        self._log("in a limit; the connections whose messages wait for it end")
+        for flow in [flow for lane, flow in self.flows.items() if involved(lane)]:
+            self._end(flow.fail)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        """End a connection in which an error was; an error in that end concerns no other."""
+        try:
+            end()
+        except Exception:
+            self._log("at the end of a connection")
+
+    def _log(self, where: str) -> None:
+        """Log and count the exception that the caller handles."""
+        self.errors += 1
+        log.exception("error %s", where, extra=event("broker.error"))

@@ -50,6 +50,8 @@ class Succession:
         """The newest connections by their clients' identifiers."""
         self._older: dict[Successive, Successive] = {}
         """The connections that others wait for, by these others."""
+        self._ids: dict[Successive, str] = {}
+        """The identifiers of the connections' clients."""
 
     def join(self, connection: Successive, client: Client) -> bool:
         """Add a connection whose client has said its identifier.
@@ -60,7 +62,7 @@ class Succession:
         if not client.id or not self._one_per_client:
             return False
         older = self._newest.get(client.id)
-        self._newest[client.id] = connection
+        self.assign(connection, client.id)
         if older is None:
             return False
         if (oldest := self._older.get(older)) is not None and older.give_way():
@@ -70,6 +72,11 @@ class Succession:
             return False
         self._follow(older, connection)
         return True
+
+    def assign(self, connection: Successive, id_: str) -> None:
+        """Add a connection whose client has got its identifier from the broker."""
+        self._newest[id_] = connection
+        self._ids[connection] = id_
 
     def pass_on(self, connection: Successive) -> None:
         """Let the successor of a connection go on, as no frame of the connection waits."""
@@ -82,10 +89,11 @@ class Succession:
         else:  # The connection has ended before its own turn came.
             self._follow(older, successor)
 
-    def leave(self, connection: Successive, client: Client | None) -> None:
+    def leave(self, connection: Successive) -> None:
         """Forget a connection that has ended."""
-        if client is not None and self._newest.get(client.id) is connection:
-            del self._newest[client.id]
+        id_ = self._ids.pop(connection, "")
+        if self._newest.get(id_) is connection:
+            del self._newest[id_]
         if (older := self._older.pop(connection, None)) is not None:
             older.successor = None
 

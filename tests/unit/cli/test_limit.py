@@ -34,7 +34,8 @@ async def test_set_prints_each_changed_key(control: Path, daemon: FakeDaemon) ->
         'limit customer-a: rate: "10mbit" -> "20mbit"\n'
         "limit customer-a: ewma: (left out) -> 0.2\n" + UNTIL
     )
-    await done(control, "set", "1", "--in", "eth2", "--source-port", "80", "--protocol", "tcp")
+    await done(control, "set", "1", "--source-port", "80", "--protocol", "tcp")
+    await done(control, "set", "1", "--in", "eth2", "--out", "")
     assert table(daemon, "customer-a") == {
         "id": 1,
         "name": "customer-a",

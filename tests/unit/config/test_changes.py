@@ -177,6 +177,26 @@ def test_a_single_key_s_override_is_changed_and_saved_with_the_others(host: Host
     ]
 
 
+def test_edits_of_match_keep_its_other_fields(host: Host) -> None:
+    def match() -> Any:
+        (found,) = [it["match"] for it in host.now.document()["limit"] if it["name"] == "b"]
+        return found
+
+    host.add(NEW, save=True)
+    host.set("b", match=["protocol=udp"], save=True)
+    host.restart()
+    assert match() == {"in": "eth1", "protocol": "udp"}
+    host.set("b", match=["in=", "out=eth2"])
+    assert match() == {"out": "eth2", "protocol": "udp"}
+    host.set("b", match={"in": "eth3"})
+    assert match() == {"in": "eth3"}
+    (line,) = host.refusal(Change("set", [{"match": ["out=eth2"]}], "b"))
+    assert line.startswith('limit[0].match: must have exactly one of "in" and "out"')
+    assert host.refusal(Change("set", [{"match": ["in"]}], "b")) == [
+        "limit[0].match: must be a table (got an array)"
+    ]
+
+
 def test_removals_are_saved(host: Host) -> None:
     host.add(NEW, save=True)
     host.set(mode="shadow")

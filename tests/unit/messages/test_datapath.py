@@ -11,6 +11,7 @@ from drld.messages.gate import Fate
 from drld.messages.spec import ITEM, ByClient, Excess
 from drld.model import NS_PER_S, Enforcement, Measurement
 from drld.police.arrival_time import LATEST_NS
+from drld.police.token_bucket import TokenBucket
 from drld.policy import Keyed, Mode
 from drld.spec import LimitSpec
 from tests.factories import with_policy
@@ -225,6 +226,30 @@ def test_dropped_messages_are_counted_and_never_wait() -> None:
     # Connections are flows, for allocators that have some.
     assert list(found.flows.values()) == [4 * ITEM]
     assert made.gate.due_ns is None
+
+
+def test_clients_that_would_wait_are_counted_without_a_call_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scrape with 100,000 of them must not stop the messages."""
+    limit = message_limit(rate=2, burst=2.5, mode=Mode.SHADOW, client=ByClient.ID)
+    made, one = datapath(limit), message_limit(rate=2, burst=2.5, mode=Mode.SHADOW)
+    alone = [datapath(one) for _ in range(40)]
+    for number, other in enumerate(alone):
+        lane = made.gate.lane("mqtt")
+        lane.client = client(f"{number}")
+        for _ in range(number % 7):
+            for each, its in ((made, lane), (other, other.gate.lane("mqtt"))):
+                offered(each, its, "a", "x", number * 100 * MS)
+    for at_ms in (3890, 3900, 4100, 4321, 6000, 60_000):
+        for other in alone:
+            other.flush(at_ms * MS)
+        expected = sum(other.waits(1).waiting for other in alone)
+        with monkeypatch.context() as patched:
+            patched.setattr(TokenBucket, "tokens_at", None)
+            made.flush(at_ms * MS)
+            assert made.waits(1).waiting == expected
+    assert expected == 0
 
 
 def test_in_shadow_mode_nothing_is_dropped() -> None:

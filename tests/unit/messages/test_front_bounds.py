@@ -17,6 +17,7 @@ import trio
 from drld.errors import DatapathError
 from drld.messages.front.broker_front import BrokerFront
 from drld.messages.front.coarse_stamps import ReadStamps
+from drld.messages.front.connection import Connection
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.listeners import BACKLOG
 from drld.messages.front.memory import MOST_QUEUED
@@ -259,3 +260,33 @@ async def test_a_listening_socket_without_a_filter_can_be_left(
         await client.acknowledged([1], 1)
         broker.leave()
         assert broker._listeners == {}
+
+
+async def test_a_connection_that_cannot_end_leaves_nothing_behind(
+    server: Server, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the program raises an error each time that the connection settles to end."""
+    limit = message_limit("limited/#", rate=0.001, burst=1)
+    end = Connection._end
+
+    def broken(self: Connection) -> None:
+        if self.lane.client is not None and self.lane.client.id == "broken":
+            raise ZeroDivisionError
+        end(self)
+
+    async with front(server, "mqtt", limit) as running:
+        client, other = [await clients.open(running, name) for name in ("broken", "sound")]
+        await client.send(publish("limited/a", b"1") * 3)
+        await running.until_waiting(2)
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "_end", broken)
+            await client.vanish()
+            await until(lambda: len(running.broker.connections) == 1)
+        assert running.broker.memory.held == 0
+        await until(lambda: running.datapath.waits(1).waiting == 0)
+        assert running.broker.journal.counts["undelivered"] == 2
+        await other.send(publish("free", b"1", 1, 1))
+        await other.acknowledged([1], 1)
+        await clients.open(running, "broken")
+        assert running.pump.errors == 2
+        running.pump.errors = 0

@@ -36,6 +36,7 @@ class Flow:
         """The most frames that it adds at a time."""
         self.settled = 0
         self.failed = 0
+        self.abandoned = 0
         pump.flows[self.lane] = self
         pump.unfinished(self)
 
@@ -60,6 +61,9 @@ class Flow:
 
     def fail(self) -> None:
         self.failed += 1
+
+    def abandon(self) -> None:
+        self.abandoned += 1
 
 
 class Broken(Flow):
@@ -222,6 +226,41 @@ def test_an_error_ends_the_connection_that_it_came_from_and_no_other(
     assert (broken.failed, sound.failed, pump.errors) == (1, 0, 1)
     assert log[-1] == "sound"
     assert "error in a connection" in caplog.text
+    pump.close()
+
+
+def test_an_error_while_a_connection_fails_concerns_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pump, _ = made(burst=10)
+    log: list[str] = []
+    broken = Broken("fail", pump, log, (time.monotonic_ns(), "broken"))
+    broken.forward = lambda frame: log.append(f"{1 // 0}")  # type: ignore[method-assign]  # a mistake
+    sound = Flow(pump, log, (time.monotonic_ns(), "sound"))
+    pump.turn()
+    assert (log, sound.settled, sound.failed, pump.errors) == (["sound"], 1, 0, 2)
+    assert "error at the end of a connection" in caplog.text
+    pump.close()
+
+
+@pytest.mark.parametrize("wrong", ["settle", "abandon"])
+def test_a_connection_that_cannot_even_settle_is_abandoned(wrong: str) -> None:
+    """The turn ends, although a connection that has failed settles once more."""
+    pump, _ = made(burst=10)
+    log: list[str] = []
+    sound = Flow(pump, log, (time.monotonic_ns(), "sound"))
+    broken = Broken(wrong, pump, log)
+
+    def settle() -> None:
+        pump.touch(broken)
+        raise ZeroDivisionError
+
+    broken.settle = settle  # type: ignore[method-assign]  # a mistake
+    pump.touch(broken)
+    pump.turn()
+    assert (broken.failed, broken.abandoned) == (1, wrong == "settle")
+    assert pump.errors == 2 + (wrong == "abandon")
+    assert (log, sound.settled, sound.failed) == (["sound"], 1, 0)
     pump.close()
 
 

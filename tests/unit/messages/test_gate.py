@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+from unittest import mock
 
 from drld.messages.frame import Frame, Place
-from drld.messages.gate import Fate, memory
+from drld.messages.gate import Fate, Lane, memory
 from drld.messages.spec import Excess
 from drld.messages.topics import Topic
+from drld.messages.waiting import WaitingBucket
+from drld.model import NS_PER_S
 
 from .made import MS, datapath, forwarded, frame, message_limit, offered, record, released
 
@@ -224,3 +229,56 @@ def test_entries_of_the_schedule_without_effect_are_thrown_away() -> None:
         made.program(1, enforced, (), tick * MS)
     assert len(made.gate._schedule) < 100
     assert forwarded(made, 4000 * 1000 * MS) == "b"
+
+
+def test_an_error_in_a_limit_ends_the_connections_whose_messages_wait_for_it() -> None:
+    """The others go on, and so does the limit once nothing waits for it."""
+    made = datapath(
+        message_limit("sound", rate=1, burst=1), message_limit("bad", id=2, rate=1, burst=1)
+    )
+    sound, bad, quick = (made.gate.lane("mqtt") for _ in range(3))
+    for lane, topic in ((sound, "sound"), (bad, "bad")):
+        assert offered(made, lane, topic, "123", 0) == "1"
+    assert offered(made, quick, "free", "4", 0) == "4"
+    ended: list[Lane] = []
+    made.gate.failed = lambda involved: ended.extend(
+        lane for lane in (sound, bad, quick) if involved(lane)
+    )
+    (broken,) = bad.topics.search("bad")  # type: ignore[union-attr]  # it has limits
+    with mock.patch.object(WaitingBucket, "release", _broken(broken, WaitingBucket.release)):
+        assert forwarded(made, 2 * NS_PER_S) == "23"
+    assert ended == [bad]
+    made.gate.lose(bad)
+    assert forwarded(made, 10 * NS_PER_S) == ""
+    assert made.waits(2).waiting == 0
+    assert offered(made, quick, "bad", "5", 10 * NS_PER_S) == "5"
+
+
+def test_an_error_of_a_further_limit_ends_one_connection() -> None:
+    """The messages behind it leave the limit before."""
+    made = datapath(
+        message_limit("#", rate=1, burst=1), message_limit("bad", id=2, rate=0.001, burst=1)
+    )
+    sound, bad = (made.gate.lane("mqtt") for _ in range(2))
+    assert offered(made, sound, "sound", "1", 0) == "1"
+    assert offered(made, bad, "bad", "2", 0) == ""
+    assert offered(made, sound, "sound", "3", 0) == ""
+    ended: list[Lane] = []
+    made.gate.failed = lambda involved: ended.extend(
+        lane for lane in (sound, bad) if involved(lane)
+    )
+    broken = bad.topics.search("bad")[1]  # type: ignore[union-attr]  # it has limits
+    with mock.patch.object(WaitingBucket, "enter", _broken(broken, WaitingBucket.enter)):
+        assert forwarded(made, 2 * NS_PER_S) == "3"
+    assert ended == [bad]
+
+
+def _broken(queue: object, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of a limit's bucket, with a mistake in that of `queue`."""
+
+    def called(self: object, *arguments: object) -> Any:
+        if self is queue:
+            raise ZeroDivisionError
+        return method(self, *arguments)
+
+    return called

@@ -329,25 +329,27 @@ def test_a_broker_that_speaks_something_else_is_found_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "accepted", "keep_alive_s"),
+    ("data", "accepted", "keep_alive_s", "id_"),
     [
-        (CONNACK, True, None),
-        (b"\x20\x02\0\5", False, None),
-        (packet(0x20, b"\0\0\0"), True, None),
-        (packet(0x20, b"\0\0\x09\x13\0\x0a\x22\0\x0a\x12\0\0"), True, 10),
-        (packet(0x20, b"\0\x87\x03\x13\0\0"), False, 0),
+        (CONNACK, True, None, ""),
+        (b"\x20\x02\0\5", False, None, ""),
+        (packet(0x20, b"\0\0\0"), True, None, ""),
+        (packet(0x20, b"\0\0\x09\x13\0\x0a\x22\0\x0a\x12\0\0"), True, 10, ""),
+        (packet(0x20, b"\0\x87\x03\x13\0\0"), False, 0, ""),
+        (packet(0x20, b"\0\0\x09\x12\0\3one\x13\0\1"), True, 1, "one"),
     ],
 )
-def test_connack_says_the_verdict_and_perhaps_a_keep_alive(
-    data: bytes, accepted: bool, keep_alive_s: int | None
+def test_connack_says_the_verdict_and_perhaps_a_keep_alive_and_an_identifier(
+    data: bytes, accepted: bool, keep_alive_s: int | None, id_: str
 ) -> None:
-    """MQTT 5, 3.2.2.3.14: the client uses the broker's in the place of its own."""
+    """MQTT 5, 3.2.2.3: the client uses the broker's in the place of its own."""
     for piece in (1, 3, len(data)):
         returns = MqttReturns()
         for start in range(0, len(data), piece):
             assert returns.accepted is False
             returns.feed(data[start : start + piece])
         assert (returns.accepted, returns.keep_alive_s) == (accepted, keep_alive_s)
+        assert returns.assigned_id == id_
 
 
 @pytest.mark.parametrize(

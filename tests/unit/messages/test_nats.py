@@ -185,9 +185,20 @@ def test_a_server_leads_no_client_past_drld() -> None:
     ways = {"connect_urls": ["a:1"], "ws_connect_urls": ["a:2"], "ip": "nats://a:1"}
     info = b"INFO " + json.dumps({**told, **ways}).encode() + b"\r\n"
     assert said(NatsReturns().feed(info)) == told
-    own = NatsReturns(advertise=("192.0.2.1:4222",)).feed(info)
-    assert said(own) == {**told, "connect_urls": ["192.0.2.1:4222"]}
     assert said(NatsReturns(tls=True).feed(info)) == {**told, "tls_required": True}
+
+
+@pytest.mark.parametrize(
+    ("most", "max_frame", "told"),
+    [(1 << 20, 2 << 20, 1 << 20), (8 << 20, 2 << 20, (2 << 20) - 4096), (9999, 1024, 512)],
+)
+def test_a_server_promises_no_larger_payload_than_drld_takes(
+    most: int, max_frame: int, told: int
+) -> None:
+    info = b'INFO {"max_payload":%d} \r\n' % most
+    assert said(NatsReturns(max_frame).feed(info)) == {"max_payload": told}
+    frame = b"PUB %b %d\r\n%b\r\n" % (b"s" * 300, told, b"x" * told)
+    assert len([*NatsReader(max_frame).feed(frame)]) == 1
 
 
 def test_an_info_that_needs_no_change_is_passed_as_it_is() -> None:

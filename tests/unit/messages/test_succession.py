@@ -38,6 +38,31 @@ async def test_a_client_that_comes_back_loses_nothing_of_its_older_connection(
         assert observer.numbers("limited/a") == [*range(6)]
 
 
+async def test_a_client_comes_back_with_the_identifier_that_the_broker_gave_it(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    async with front(server, "mqtt", message_limit("limited/#", rate=20, burst=1)) as running:
+        first = await clients.dial(running)
+        await first.send(connect("", version=5))
+        said = await first.receive()
+        assert said is not None
+        at = said.body.index(b"\x12") + 1
+        size = int.from_bytes(said.body[at : at + 2], "big")
+        name = said.body[at + 2 : at + 2 + size].decode()
+        none = b"\0"  # no properties
+        await first.send(
+            b"".join(publish("limited/a", none + b"%d" % number) for number in range(3))
+        )
+        await running.until_waiting(2)
+        await first.vanish()
+        second = await clients.dial(running)
+        await second.send(connect(name, version=5))
+        assert await second.receive() is not None
+        assert running.broker.journal.counts["undelivered"] == 0
+        await observer.until(3)
+        assert observer.numbers("limited/a") == [*range(3)]
+
+
 async def test_a_client_that_floods_keeps_no_newer_connection_waiting(
     server: Server, observer: Observer, clients: Clients
 ) -> None:
