@@ -1,4 +1,4 @@
-"""The errors drld raises on purpose; everything else is a bug.
+"""The errors that drld raises on purpose; everything else is a bug.
 
 `ConfigError` and `InputError` are the operator's fault, `WireError` a peer's (or a stranger's),
 `DatapathError` the host's (a missing kernel feature, a refused rule), `RegistryError` etcd's.

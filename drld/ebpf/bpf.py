@@ -27,7 +27,7 @@ SOCKET_FILTER, SCHED_CLS, TRACING = 1, 3, 26
 TCX_INGRESS, TCX_EGRESS = 46, 47
 """Hooks of an interface that take programs without a filter (Linux 6.6)."""
 
-NO_PREALLOC, PROGRAM_READS_ONLY, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
+PROGRAM_READS_ONLY, MMAPABLE = 1 << 7, 1 << 10
 """Flags of maps."""
 
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10

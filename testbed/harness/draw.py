@@ -16,10 +16,11 @@ Draw: TypeAlias = Callable[[Results, Path], list[Path]]
 """Draws into a directory, and returns the files."""
 
 
-def first_runs(name: str, top: float, shown: Mapping[str, tuple[str, str]]) -> Draw:
+def first_runs(name: str, shown: Mapping[str, tuple[str, str]], top: float = 15.0) -> Draw:
     """Forwarding rates of the limiters, and their sum, over time: a panel for each first run.
 
-    `shown` has (series, allocator) by title. `top` is the upper end of the rate axis, Mbit/s.
+    `shown` has (series, allocator) by title. `top` is the upper end of the rate axis, Mbit/s: half
+    above a limit of 10 Mbit/s.
     """
 
     def draw(results: Results, directory: Path) -> list[Path]:

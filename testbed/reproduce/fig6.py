@@ -48,7 +48,6 @@ _SETTLING = 0.4
 """The part of the time between two changes that TCP needs to settle."""
 _WINDOW_S = 1.0
 _OVER = 1.10
-_TOP_MBIT = 15.0
 
 
 def _flows(step_s: int) -> list[dict[str, Any]]:
@@ -207,5 +206,5 @@ FIGURE = Figure(
     "FPS with 500 ms varies least",
     [FAST, SLOW, DEEP_CTB, DEEP_FPS],
     evaluate,
-    first_runs("fig6", _TOP_MBIT, _PANELS),
+    first_runs("fig6", _PANELS),
 )

@@ -13,7 +13,6 @@ from testbed.harness.series import Series
 from testbed.reproduce.baseline import FPS
 from testbed.reproduce.baseline import NAMES as ALLOCATORS
 
-_TOP_MBIT = 10.0
 _NAMES = {"static": "Static 1/N", **{name: ALLOCATORS[name] for name in FPS}}
 _HIGHEST = 1.15
 _IDLE_SHARES_UNUSED = 0.45
@@ -122,5 +121,5 @@ FIGURE = Figure(
     "occasionally bursting above the limit, follows the demand and delivers the full limit",
     [FIG9],
     evaluate,
-    first_runs("fig9", _TOP_MBIT, {title: (FIG9.name, name) for name, title in _NAMES.items()}),
+    first_runs("fig9", {title: (FIG9.name, name) for name, title in _NAMES.items()}, top=10.0),
 )

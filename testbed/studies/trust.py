@@ -22,7 +22,6 @@ from testbed.reproduce.baseline import BASELINE, NAMES
 from testbed.reproduce.fig7 import BOTTLENECK
 from testbed.studies.any_traffic_cases import ON_TESTBED
 
-_TOP_MBIT = 15.0
 _PACE = 0.06
 _AGREEMENT = 0.03
 """Tolerance for aggregates (over the limit), shares, and Jain's index."""
@@ -214,5 +213,5 @@ FIGURE = Figure(
     "0.03",
     [series for pair in PAIRS for series in (pair.testbed, pair.simulated)],
     evaluate,
-    first_runs("trust", _TOP_MBIT, _PANELS),
+    first_runs("trust", _PANELS),
 )
