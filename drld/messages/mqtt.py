@@ -13,6 +13,10 @@ that goes on nevertheless (paho) gets its PUBCOMP from the broker. MQTT 3.1.1 ha
 client believes that its message was delivered. It goes on with PUBREL. The reader answers this with
 PUBCOMP, because the broker knows nothing of the message. Acknowledgements may leave in another
 order than their messages came: only clients must keep the order (4.6).
+
+Repeated messages. With MQTT 3.1.1 a client may repeat a message in one connection. The broker
+ignores that for QoS 2 until PUBREL. A repetition that has waited would come behind PUBREL, and be a
+new message. So the reader leaves it out: the first one will be acknowledged.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ class MqttReader:
         "_needed",
         "_rest",
         "_topics",
+        "_unreleased",
         "client",
         "offset",
     )
@@ -90,6 +95,8 @@ class MqttReader:
         """The topics of the aliases that the broker knows."""
         self._dropped: set[int] = set()
         """The identifiers of dropped messages of QoS 2 that wait for PUBREL."""
+        self._unreleased: set[int] = set()
+        """The identifiers of all messages of QoS 2 without PUBREL (MQTT 3.1.1)."""
 
     @property
     def held(self) -> int:
@@ -187,9 +194,13 @@ class MqttReader:
                 raise FrameError("PUBLISH.qos: must be 0, 1 or 2 (got 3)")
             if not identifier:
                 raise FrameError("PUBLISH.packet_id: must be at least 1 (got 0)")
-            if qos == 2 and identifier in self._dropped and at <= len(frame):
+            if qos == 2 and self.client.version != MQTT_5 and at <= len(frame):  # type: ignore[union-attr]  # CONNECT has come
                 # The client repeats a message, as it has not seen the acknowledgement yet.
-                return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
+                if identifier in self._dropped:
+                    return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
+                if flags & 8 and identifier in self._unreleased:
+                    return Frame(b"", end, None, _OVERTAKES)
+                self._unreleased.add(identifier)
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
         alias = 0
@@ -248,8 +259,9 @@ class MqttReader:
                 raise FrameError("AUTH: must be of MQTT 5 (got MQTT 3.1.1)")
         elif length < 2 or (kind < 8 and length > 2 and not newer):
             raise FrameError(f"{name}.length: must be 2{' or more' * newer} (got {length})")
-        elif kind == _PUBREL and self._dropped:
+        elif kind == _PUBREL:
             identifier = int.from_bytes(frame[at : at + 2], "big")
+            self._unreleased.discard(identifier)
             if identifier in self._dropped:
                 self._dropped.remove(identifier)
                 completed = b"\x70\x02" + frame[at : at + 2]

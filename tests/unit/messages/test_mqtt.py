@@ -153,6 +153,22 @@ def test_the_exchange_of_a_dropped_message_of_qos_2_ends_here() -> None:
     assert one(reader, packet(0x62, b"\0\7")).data
 
 
+@pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 2)])
+def test_a_message_of_qos_2_that_a_client_repeats_before_pubrel_is_left_out(
+    version: int, qos: int
+) -> None:
+    """Once it has waited, it would come to the broker behind PUBREL, as a new message."""
+    reader = connected(version)
+    rest = text(b"a") + b"\0\7" + b"\0" * (version == 5)
+    first, repeated = packet(0x30 | qos << 1, rest), packet(0x38 | qos << 1, rest)
+    release = packet(0x62, b"\0\7")
+    left_out = (version, qos) == (4, 2)
+    frames = [*reader.feed(first + repeated + repeated + release + repeated)]
+    whole = [first, *[b"" if left_out else repeated] * 2, release, repeated]
+    assert [frame.data for frame in frames] == whole
+    assert [frame.answer for frame in frames] == [b""] * 5
+
+
 def test_half_an_identifier_repeats_no_dropped_message() -> None:
     reader = connected(4)
     reader.drop(one(reader, packet(0x34, text(b"t"), b"\0\7")))
