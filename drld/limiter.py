@@ -255,6 +255,8 @@ class Limiter:
 
     def _in_force(self, view: GlobalView, now_ns: int) -> InForce:
         shares = self._shares_in_force.update(self._reachable(view.connected, view.unnamed), now_ns)
+        if self.policy.keyed is not None:
+            shares = 1.0  # Nothing is divided: each limiter admits the whole rate of a key.
         last = self._last_in_force
         if last is None or last[0] != shares:
             last = self._last_in_force = shares, self._of_shares(shares)

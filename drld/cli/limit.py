@@ -101,8 +101,8 @@ class _OwnLimits:
             click.echo(f"in force {UNTIL}; --save keeps it")
         if report["needed_at"]:
             click.echo(
-                "drlctl: the limiters of a fleet must agree on this: make the same change at "
-                + ", ".join(report["needed_at"]),
+                "drlctl: limiters that share a limit must agree: make the same change at each of these "
+                f"that has the limit: {', '.join(report['needed_at'])}",
                 err=True,
             )
 
@@ -180,7 +180,7 @@ def _table(options: Mapping[str, Any]) -> dict[str, object]:
 
 @limit.command()
 @click.argument("tables_file", type=click.Path(), metavar="[FILE]", required=False)
-@click.option("--id", type=int, help="Default: the first free one, if no peers are configured.")
+@click.option("--id", type=int, help="Equal at all limiters. Without peers: the first free one.")
 @_keys
 @_changing
 def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
@@ -189,7 +189,7 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
     What the options mean is in docs/configuration.md.
 
     \b
-    drlctl limit add --name customer-a --rate 10mbit --out eth1
+    drlctl limit add --id 7 --name customer-a --rate 10mbit --out eth1
     drlctl limit add customers.toml --fleet
     """
     table = _table(options)

@@ -10,6 +10,7 @@ import click
 from drld.cli.client import Daemon
 from drld.cli.limit_fields import UNTIL
 from drld.cli.output import NONE, counts, json_option, write_fields, write_json
+from drld.config_difference import differences
 from drld.control.schema.status import GossipReport, ProbesReport, RegistryReport, StatusReport
 from drld.units import human_duration, human_size
 
@@ -80,11 +81,7 @@ def _fields(report: StatusReport) -> list[tuple[str, str]]:
         fields += _registry_fields(report["registry"])
     disagreeing = report["probes"]["disagreeing"] if report["probes"] else {}
     fields += [
-        (
-            "differs",
-            f"{peer} has a different configuration"
-            + (f": {', '.join(limits)}" if limits else " (details pending)"),
-        )
+        ("differs", f"{peer} has a different configuration: {differences(limits)}")
         for peer, limits in disagreeing.items()
     ]
     if config["reload_error"] is not None:

@@ -195,7 +195,8 @@ class Configuration:
             allowed = "one that no limit has or had" if sound else "an integer from 1 to 65535"
             problems.refuse(place, table["id"], allowed)
         elif self.in_force.peers or self.in_force.registry is not None:
-            problems.add(place, f"is required: one that is free at all limiters, such as {free}")
+            free_id = f"one that is free at all limiters, such as {free} (--id {free})"
+            problems.add(place, f"is required: {free_id}")
 
     def _given_out(self) -> set[int]:
         """Return the ids in force and those that the files name, of removed limits too."""

@@ -18,8 +18,12 @@ def edited(table: Mapping[str, Any], keys: Mapping[str, Any]) -> Mapping[str, An
 
     Other values stay as they are, and the validation of the table judges them.
     """
-    keys = overrides.edited(table, keys)
-    edits, match = keys.get("match"), table.get("match", {})
+    return overrides.edited(table, _with_match(table.get("match", {}), keys))
+
+
+def _with_match(match: object, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys with the whole `match` after its edits."""
+    edits = keys.get("match")
     if not isinstance(edits, list) or not isinstance(match, Mapping):
         return keys
     if not all(isinstance(it, str) and "=" in it for it in edits):

@@ -1,8 +1,8 @@
 """`overrides` of a limit's table: what is different for single keys, as tables or as texts.
 
 `drlctl` has texts, such as `user=bigco,rate=1000/s`. Where an existing limit is changed, texts are
-edits: each is about one key, and all others stay. A text without rate and burst takes the override
-of its key away.
+edits: each is about one key, and all others stay. A text that has the names of `match.per` alone
+takes the override of its key away.
 """
 
 from __future__ import annotations
@@ -33,12 +33,21 @@ def edited(table: Mapping[str, Any], keys: Mapping[str, Any]) -> Mapping[str, An
     if changes is None or known is None:
         return keys
     found = {_key(it): it for it in known}
+    per = _per({**table, **keys}.get("match"))
     for change in changes:
         key = _key(change)
         found.pop(key, None)
-        if {*AMOUNTS} & change.keys():
+        # One with another name is a mistake, which the validation names.
+        if change.keys() != per:
             found[key] = change
     return {**keys, "overrides": [*found.values()]}
+
+
+def _per(match: object) -> set[str]:
+    """The names of `match.per`: a name, several with commas, or an array."""
+    per = match.get("per", []) if isinstance(match, Mapping) else []
+    names = per.split(",") if isinstance(per, str) else per
+    return {it for it in names if isinstance(it, str)} if isinstance(names, list) else set()
 
 
 def _tables(overrides: object) -> list[Mapping[str, Any]] | None:

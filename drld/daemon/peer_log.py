@@ -8,10 +8,11 @@ change without end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from drld.engine import GOSSIP, Engine
+from drld.config_difference import differences
+from drld.engine import Engine
 from drld.event_throttle import EventThrottle, Passed
 from drld.gossip.health.config_digest import ConfigDigest
 from drld.gossip.health.probes import Probes
@@ -125,7 +126,8 @@ class PeerLog:
                 yield Notice(f"peer {peer} has the same configuration again", told)
             else:
                 self._disagreeing[peer] = limits
-                yield Notice(f"peer {peer} has a different configuration {_where(limits)}", told)
+                differs = f"peer {peer} has a different configuration: {differences(limits)}"
+                yield Notice(differs, told)
 
 
 def _summed(passed: Passed[Notice]) -> Notice:
@@ -136,12 +138,3 @@ def _summed(passed: Passed[Notice]) -> Notice:
 def _state(peer: str, old: State | None, new: State) -> Mapping[str, Any]:
     before = (old or State.ALIVE).name.lower()
     return event("peer.state", peer, peer=peer, old=before, new=new.name.lower())
-
-
-def _where(named: Collection[str]) -> str:
-    """The parts in which a peer's configuration differs."""
-    limits = [name for name in named if name != GOSSIP]
-    places = [f"for the limits {', '.join(limits)}"] if limits else []
-    if GOSSIP in named:
-        places.append(f"in {GOSSIP} (fabric, branching or interval)")
-    return " and ".join(places)

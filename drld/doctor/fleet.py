@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from drld.config_difference import differences
 from drld.control.schema.peers import PeerReport
 from drld.control.schema.status import RegistryReport, StatusReport
 from drld.doctor.finding import Finding, ok, remark, wrong
@@ -125,7 +126,7 @@ def peers(status: StatusReport, reports: Sequence[PeerReport]) -> Iterator[Findi
     for name, limits in disagreeing.items():
         yield wrong(
             f"peer {name}",
-            "has a different configuration" + (f" of {', '.join(limits)}" if limits else ""),
+            f"has a different configuration: {differences(limits)}",
             "limiters that differ do not add up to one limit",
             "compare the files of both hosts, then `drlctl reload` on both",
         )

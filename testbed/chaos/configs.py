@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from drld import units
+from drld.config_difference import differences
 from testbed.chaos.fault import Episode, Fault, took_s
 from testbed.chaos.members import LOAD, Member
 from testbed.chaos.scene import LIMITERS, RATE, Scene
@@ -87,7 +88,7 @@ async def _wrong(scene: Scene, quick: bool) -> Episode:
         await victim.reload()
     healed_s = time.monotonic()
     checks.append(await told(scene, victim, []))
-    line = f"peer {victim.name} has a different configuration for the limits {LOAD}"
+    line = f"peer {victim.name} has a different configuration: {differences([LOAD])}"
     once = sum(_once(line, other.lines(), said[other.name]) for other in others)
     checks.append(Check("limiters that logged the difference once", once, least=len(others)))
     # A limiter can exceed its share by this, and by half more while it settles.

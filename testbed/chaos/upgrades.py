@@ -29,7 +29,7 @@ from testbed.provenance import ROOT
 _CONNECTED_S = 5.0
 """Time until all are connected, s: peers know of the new daemon within 3 s, and a tree counts it
 within a detection time, 2 s."""
-_DIFFERS = "has a different configuration for"
+_DIFFERS = "has a different configuration: limits"
 _OF_RESTARTS = frozenset({"session", "tag"})
 """Reasons to refuse datagrams that each restart has: they are of a session that has ended."""
 _RELOAD_LINES = 3

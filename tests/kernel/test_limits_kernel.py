@@ -286,7 +286,7 @@ def test_a_change_that_peers_must_share_names_them(daemons: Daemons) -> None:
     assert first.ask("limit", "pause", "customer-a")["needed_at"] == []
     faster = ("limit", "set", "customer-a", "--rate", "20mbit")
     said = first.ctl(*faster)
-    assert said.stderr.endswith("make the same change at lim2\n")
+    assert said.stderr.endswith("that has the limit: lim2\n")
 
     def disagreeing() -> Any:
         return first.get("/v1/status")["probes"]["disagreeing"]

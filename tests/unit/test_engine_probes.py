@@ -22,6 +22,8 @@ from ..engine_fakes import FIRST, SLOW, Bench, heartbeat
 from ..factories import TICK_NS, gossip_spec
 from ..factories import limiter_spec as spec
 
+DIFFERS = "has a different configuration: limits that differ or are missing there: "
+
 
 def said(state: State, life: int = 2, counter: int = 0) -> Control:
     """A message of `b` about `c`."""
@@ -212,15 +214,15 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
             found = {"b": ["first", "7 (not here)", "[gossip]"], "c": ["[gossip]"]}
         lines += [(number, line) for line in texts(peer_log.lines(bench.engine, number * TICK_NS))]
     assert lines == [
-        (3, "peer b has a different configuration for the limits first"),
+        (3, f"peer b {DIFFERS}first"),
         (23, "peer b has the same configuration again (left out before it: 18)"),
         (43, "peer b has the same configuration again (left out before it: 7)"),
         (
             71,
-            "peer b has a different configuration for the limits first, 7 (not here)"
-            " and in [gossip] (fabric, branching or interval)",
+            f"peer b {DIFFERS}first; "
+            "limits missing here: 7; [gossip]: fabric, branching or interval",
         ),
-        (71, "peer c has a different configuration in [gossip] (fabric, branching or interval)"),
+        (71, "peer c has a different configuration: [gossip]: fabric, branching or interval"),
     ]
 
 
@@ -273,7 +275,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
             if peer == "b":
                 answer = other.digest(Selector.of(question.sequence))
                 message = Control(Kind.ACK, question.sequence, 0, answer)
-    assert named == ["peer b has a different configuration for the limits first"]
+    assert named == [f"peer b {DIFFERS}first"]
     assert lines(("b", Control(Kind.ACK, 0, 0, digest))) == [
         "peer b has the same configuration again"
     ]
@@ -306,7 +308,7 @@ def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
     def reload(*peers: str) -> None:
         bench.engine.reconfigure(spec(FIRST, peers=peers, probes=ProbeSpec()), number * NS_PER_S)
 
-    different = "peer b has a different configuration for the limits first"
+    different = f"peer b {DIFFERS}first"
     assert lines(("b", 1)) == [different]
     reload("b", "c", "d")
     assert lines() == []

@@ -8,7 +8,7 @@ from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
 from drld.model import Enforcement, Quantity, Update
 from drld.node import membership
-from drld.policy import Mode
+from drld.policy import Keyed, Mode
 
 from ..factories import MBIT, TICK_NS, gossip_spec, measurement, policy
 from ..factories import flow as flow_key
@@ -44,6 +44,13 @@ def test_until_a_peer_is_heard_the_static_share_is_enforced_as_a_bucket() -> Non
     assert tick.enforcement == grd.initial()
     assert tick.enforcement.drop_probability == 0
     assert tick.in_force.rate == 5 * MBIT
+
+
+def test_each_key_s_whole_rate_is_in_force_while_no_peer_is_heard() -> None:
+    keyed = limiter("static", keyed=Keyed("ledger", 100))
+    tick = keyed.tick(measurement(10_000), TICK_NS)
+    assert tick.in_force.rate == 10 * MBIT
+    assert tick.enforcement == Enforcement()
 
 
 def test_fair_polices_each_flow_while_no_peer_is_heard() -> None:

@@ -13,7 +13,10 @@ from tests.control_fake import CONFIGURATION, FakeDaemon
 from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
 
 UNTIL = "in force (until a restart or a reload); --save keeps it\n"
-WARNING = "drlctl: the limiters of a fleet must agree on this: make the same change at lim2\n"
+WARNING = (
+    "drlctl: limiters that share a limit must agree: make the same change at each of these "
+    "that has the limit: lim2\n"
+)
 """The daemon of these tests always says so."""
 
 
@@ -101,7 +104,7 @@ async def test_refusals_name_the_key(control: Path, tmp_path: Path) -> None:
     result = await drlctl(control, "limit", "add", *options)
     assert result.exit_code == 1
     assert result.stderr == (
-        "drlctl: limit[0].id: is required: one that is free at all limiters, such as 2\n"
+        "drlctl: limit[0].id: is required: one that is free at all limiters, such as 2 (--id 2)\n"
         "limit[0].rate: must be a rate such as \"10mbit\" (got 'fast')\n"
     )
     said = refused(await drlctl(control, "limit", "remove", "nix"))

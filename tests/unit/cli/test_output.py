@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from drld.config_difference import differences
 from drld.control.schema.status import RegistryReport
 from drld.errors import ConfigError, DatapathError
 from tests.control_fake import FPS_LIMIT, GRD_LIMIT, PEERS, STATUS, FakeDaemon, record
@@ -16,7 +17,7 @@ from tests.unit.cli.drlctl import drlctl, lines, output, refused
 
 
 async def test_status_is_printed_for_people(control: Path) -> None:
-    assert await output(control, "status") == lines("""
+    assert await output(control, "status") == lines(f"""
         limiter   lim1, drld 0.1.0, pid 4711, up 2h 03m
         state     ready
         datapath  nfqueue (asked for), firewall iptables, queue 17
@@ -28,7 +29,7 @@ async def test_status_is_printed_for_people(control: Path) -> None:
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim2 has a different configuration: customer-a
+        differs   lim2 has a different configuration: {differences(["customer-a"])}
     """)
 
 
@@ -54,7 +55,7 @@ async def test_the_status_shows_a_daemon_s_trouble(control: Path, daemon: FakeDa
         sessions  1 begun; handshakes: 3 sent, 2 received; probes: 40 sent, 39 received
         limits    2
         config    /etc/drld/drld.toml, loaded 2023-11-14 22:13:20 UTC
-        differs   lim3 has a different configuration (details pending)
+        differs   lim3 has a different configuration: details pending
         reload    refused, so the configuration above stays in force:
                   drld.toml: a: missing
                   drld.toml: b: missing

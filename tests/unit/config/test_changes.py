@@ -175,6 +175,12 @@ def test_a_single_key_s_override_is_changed_and_saved_with_the_others(host: Host
         "limit[0].overrides[2].user: is required: it is a name of match.per",
         "limit[0].overrides[2].who: unknown key; known here: user, rate, burst",
     ]
+    assert host.refusal(Change("set", [{"overrides": ["user=b,rat=1/s"]}], "user")) == [
+        'limit[0].overrides[2].rat: unknown key; did you mean "rate"?',
+        "limit[0].overrides[2]: must have rate or burst",
+    ]
+    host.set("user", overrides=["user=never"])
+    assert overrides() == {"b": 3, "c": 4}
 
 
 def test_edits_of_match_keep_its_other_fields(host: Host) -> None:
@@ -228,7 +234,7 @@ def test_ids_are_not_given_out_twice(host: Host) -> None:
 
 def test_in_a_fleet_an_id_is_required_and_alone_the_first_free_one_is_taken(host: Host) -> None:
     nameless = {key: NEW[key] for key in ("name", "rate", "match")}
-    required = "limit[0].id: is required: one that is free at all limiters, such as 2"
+    required = "limit[0].id: is required: one that is free at all limiters, such as 2 (--id 2)"
     assert host.refusal(Change("add", [nameless])) == [required]
     wrong = {"name": "b", "rato": 3, "mode": "off", "match": {"out": "eth1"}}
     assert host.refusal(Change("add", [wrong, {**nameless, "id": 1, "rate": "fast"}])) == [

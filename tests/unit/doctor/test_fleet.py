@@ -109,7 +109,10 @@ def test_isolation_and_disagreement_are_wrong() -> None:
     found = fleet.peers(status(probes__isolated=True), [peer(verdict="suspect")])
     assert levels(found) == [("peers", WRONG), ("peer lim2", REMARK)]
     (_, differing) = fleet.peers(status(probes__disagreeing={"lim2": ["a", "b"]}), [peer()])
-    assert (differing.level, differing.what) == (WRONG, "has a different configuration of a, b")
+    assert (differing.level, differing.what) == (
+        WRONG,
+        "has a different configuration: limits that differ or are missing there: a, b",
+    )
 
 
 @pytest.mark.parametrize("reason", fleet.CAUSES)
