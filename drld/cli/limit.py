@@ -101,8 +101,8 @@ class _OwnLimits:
             click.echo(f"in force {UNTIL}; --save keeps it")
         if report["needed_at"]:
             click.echo(
-                "drlctl: limiters that share a limit must agree: make the same change at each of these "
-                f"that has the limit: {', '.join(report['needed_at'])}",
+                "drlctl: limiters that share a limit must agree: make the same change at each of "
+                f"these that has the limit: {', '.join(report['needed_at'])}",
                 err=True,
             )
 
