@@ -26,6 +26,11 @@ from .remote import RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import Topology, remove_stale
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test of this folder: it needs root, and makes its own network namespaces."""
+    item.add_marker(pytest.mark.kernel)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what needs a firewall, or links, with every kind of them that this kernel has."""
     if "firewall" in metafunc.fixturenames:

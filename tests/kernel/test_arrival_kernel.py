@@ -25,8 +25,6 @@ from .packets import (
 )
 from .topology import DEADLINE_S, Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 PACKETS = 4
 """Few enough packets that even on a slow host all come within `LATEST_NS`."""
 GAP_NS = 2_000_000

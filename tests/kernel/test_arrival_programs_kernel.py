@@ -35,8 +35,6 @@ from .packets import (
 )
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 SO_TIMESTAMPNS = 35
 
 

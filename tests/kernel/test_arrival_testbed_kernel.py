@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from testbed import netns
 from testbed.arrival import Stream, compare, table
 from testbed.harness.progress import Progress
 from testbed.stamps import Recorder
 
 from .topology import Topology, wait_for
-
-pytestmark = pytest.mark.kernel
 
 STREAM = Stream(
     rate_bps=20_000_000, depth_bytes=30_000, packet_bytes=1000, load=0.9, seconds=2, busy=3

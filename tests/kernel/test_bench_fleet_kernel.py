@@ -11,8 +11,6 @@ from testbed.bench import fleet
 from testbed.bench.lanes import Setting
 from testbed.harness.progress import Progress
 
-pytestmark = pytest.mark.kernel
-
 
 async def test_each_event_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "TTL", "2s")

@@ -38,8 +38,6 @@ from testbed.bench.traffic import SMALLEST_FRAME, Blast, Tcp
 from testbed.harness.progress import Progress
 from tests.kernel.topology import DEADLINE_S
 
-pytestmark = pytest.mark.kernel
-
 CONTESTANTS = [
     *(Contestant(), Drld("kernel"), Drld("nfqueue")),
     *(NFT, HASHLIMIT, bare_loop(), loop_in_c()),

@@ -17,8 +17,6 @@ from ..fuzz.targets.packet import packets
 from .agreement import Agreement, check, seeds
 from .bench import TEST_FLAGS
 
-pytestmark = pytest.mark.kernel
-
 MARKS = [0, 0x10, 0x1F, 0xFFFFFFFF]
 FRAMES = 5000
 

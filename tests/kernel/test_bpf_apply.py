@@ -16,8 +16,6 @@ from drld.capture.kernel.state import MAX_COMMANDS, State
 from drld.ebpf.bpf import Program
 from drld.model import Enforcement
 
-pytestmark = pytest.mark.kernel
-
 ROUNDS = 10_000
 """More than enough for one signal to come within a system call of some 20 us."""
 

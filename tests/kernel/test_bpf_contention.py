@@ -16,8 +16,6 @@ from drld.model import NS_PER_S, Enforcement
 from ..factories import limit_spec
 from .bench import ETHERNET, Bench
 
-pytestmark = pytest.mark.kernel
-
 LENGTH = 1500
 FRAME = ETHERNET + b"\x08\x00" + bytes.fromhex(
     "450005dc 00004000 40110000 0a000001 0a000002 00010002 05c80000"

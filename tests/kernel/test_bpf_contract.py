@@ -7,8 +7,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from drld.capture import kernel_layout as layout
 from drld.capture import packet
 from drld.capture.kernel.datapath import limiter_programs
@@ -16,8 +14,6 @@ from drld.ebpf.compiler import SOURCES, compiled
 from drld.police import flow_bucket
 
 from .bench import TEST_FLAGS
-
-pytestmark = pytest.mark.kernel
 
 SIZES = {
     "drld_record": layout.RECORD.size,

@@ -45,8 +45,6 @@ from ..examples import examples
 from ..factories import limit_spec
 from .bench import ETHERNET, TEST_FLAGS, Bench, Draws
 
-pytestmark = pytest.mark.kernel
-
 INTERFACE = "eth0"
 HOSTS = {
     4: ["10.0.0.1", "10.0.1.1", "10.1.0.1", "11.0.0.1"],

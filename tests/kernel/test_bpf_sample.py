@@ -21,8 +21,6 @@ from ..elephants import ELEPHANTS, LENGTH, TICKS_A_SECOND, elephants_sampled, tr
 from ..factories import limit_spec
 from .bench import ETHERNET, SEED, TEST_FLAGS, Bench
 
-pytestmark = pytest.mark.kernel
-
 _HEAD = ETHERNET + b"\x08\x00"
 _FIXED = struct.pack("!BBHHHBBH", 0x45, 0, 28, 0, 0, 64, 17, 0)
 SIZE = 28

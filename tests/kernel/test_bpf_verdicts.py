@@ -45,8 +45,6 @@ from .verdict_pair import (
     traces,
 )
 
-pytestmark = pytest.mark.kernel
-
 
 @pytest.fixture(scope="session")
 def benches() -> Iterator[dict[int, Bench]]:

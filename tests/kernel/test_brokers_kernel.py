@@ -23,8 +23,6 @@ from .daemon_host import DaemonHost
 from .preloaded import ROOT
 from .topology import DEADLINE_S, Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 PORT, SERVER = 18_831, 18_841
 _PASSED_ON = """
 import os, sys

@@ -17,8 +17,6 @@ from testbed.messages.comparison import charged
 from testbed.messages.tcp_segments import SEQUENCES
 from testbed.messages.tracer import Tracer
 
-pytestmark = pytest.mark.kernel
-
 CLOSE_NS = 100_000
 CLOCKS_NS = 1_000
 """Error of the offset between the two clocks of filter and capture; the trace has the filter's."""

@@ -14,7 +14,7 @@ import trio
 from testbed import netns
 from testbed.chaos.registry import FAULTS, NOT_QUICK
 
-pytestmark = [pytest.mark.kernel, pytest.mark.realtime]
+pytestmark = pytest.mark.realtime
 
 _PATIENCE_S = 900.0
 """Longest run. An idle host takes three minutes; a busy one repeats what it has disturbed."""

@@ -21,8 +21,6 @@ from tests.control_fake import FakeDaemon
 from .daemon_host import CENTRAL, DaemonHost
 from .topology import Topology
 
-pytestmark = pytest.mark.kernel
-
 STRANGER, GROUP, OTHER_GROUP = 64321, 64322, 64323
 """Ids of no user and no group."""
 

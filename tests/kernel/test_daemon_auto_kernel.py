@@ -13,8 +13,6 @@ from .daemon_host import SHARED, DaemonHost
 from .nfqueue import refusing_tools
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 SINK = "10.91.2.1"
 
 

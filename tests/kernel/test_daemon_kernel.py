@@ -18,8 +18,6 @@ from .daemon_host import CENTRAL, SHARED, Daemons, on_one
 from .preloaded import ROOT
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 SINK = "10.91.2.1"
 PAYLOAD = 972
 LENGTH = PAYLOAD + 28

@@ -14,8 +14,6 @@ import pytest
 
 from tests.unit.cli.drlctl import invoke
 
-pytestmark = pytest.mark.kernel
-
 DEPLOY = Path(__file__).parents[2] / "scripts" / "deploy"
 STUBS = {
     "ssh": 'shift; exec bash -c "$1"',

@@ -16,8 +16,6 @@ from .daemon_host import SHARED, DaemonHost
 from .preloaded import ROOT
 from .topology import DEADLINE_S, Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 LISTEN, PEER = "10.91.2.2:7946", "10.91.2.1:7946"
 LIMITS = {"customer-a": SHARED.replace('burst = "75kB"\n', "")}
 

@@ -15,8 +15,6 @@ from .packets import UNLIMITED
 from .test_doctor_kernel import examine
 from .topology import Topology
 
-pytestmark = pytest.mark.kernel
-
 NAME = b"nx\xff"
 
 

@@ -13,8 +13,6 @@ from testbed.netns import run
 from . import preloaded
 from .daemon_host import CENTRAL, Daemons, on_one
 
-pytestmark = pytest.mark.kernel
-
 NO_SPACE = "No space left on device"
 CHANGES = 40
 """Changes whose lines in the history need more than a page, which the last file may have left."""

@@ -34,8 +34,6 @@ from .packets import (
 )
 from .topology import SO_RCVBUFFORCE, Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 
 @both_families
 @both_directions

@@ -8,8 +8,6 @@ import struct
 from collections.abc import Mapping
 from functools import partial
 
-import pytest
-
 from drld.ebpf import bpf
 from drld.ebpf.bpf import Code, Program
 from drld.ebpf.clsact import Clsact
@@ -22,8 +20,6 @@ from .packets import (
     only,
 )
 from .topology import Topology, wait_for
-
-pytestmark = pytest.mark.kernel
 
 
 def test_an_interface_that_comes_back_is_limited_again(

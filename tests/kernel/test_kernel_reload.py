@@ -32,8 +32,6 @@ from .kernel_limits import Start, expected, filters, limit, passed
 from .packets import NOTHING, SINK, UDP_NUMBER, UNLIMITED, only, send_udp
 from .topology import Topology
 
-pytestmark = pytest.mark.kernel
-
 TC_ACT_SHOT = 2
 
 

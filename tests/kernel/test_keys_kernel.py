@@ -21,8 +21,6 @@ from drld.gossip.fabrics import FABRICS
 from .daemon_host import SHARED, DaemonHost
 from .topology import SO_RCVBUFFORCE, Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 ADDRESSES = {f"lim{number}": f"127.0.0.{number}" for number in (1, 2, 3)}
 PORT = 7946
 ETH_P_ALL = 3

@@ -13,7 +13,7 @@ from testbed.attempts import ATTEMPTS
 from testbed.harness.progress import Progress
 from testbed.messages.lateness import HEADER, Stream, compare, rows
 
-pytestmark = [pytest.mark.kernel, pytest.mark.realtime]
+pytestmark = pytest.mark.realtime
 
 
 async def measured(stream: Stream) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from . import preloaded
 from .daemon_host import CENTRAL, SHARED, DaemonHost, Daemons, on_one
 from .topology import DEADLINE_S, Topology, wait_for
-
-pytestmark = pytest.mark.kernel
 
 SINK = "10.91.2.1"
 PAYLOAD = 972

@@ -22,8 +22,6 @@ from testbed.linkcheck import LINK, Check, Line, check, line
 
 from .topology import DEADLINE_S
 
-pytestmark = pytest.mark.kernel
-
 MakeLinks = Callable[[], Links]
 
 DELAY_NS = 5_000_000

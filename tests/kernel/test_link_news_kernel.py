@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
-
 from drld.capture.kernel.link_news import LinkNews
 
 from .topology import Topology
-
-pytestmark = pytest.mark.kernel
 
 
 def test_an_interface_that_comes_or_goes_is_news_once(topology: Topology) -> None:

@@ -33,7 +33,7 @@ from .packets import (
 from .remote import RemoteDatapath, RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import DEADLINE_S, Topology
 
-pytestmark = [pytest.mark.kernel, pytest.mark.alone]
+pytestmark = pytest.mark.alone
 
 NOT_ECT, ECT_1, ECT_0, CE = range(4)
 _ECN = Path("/proc/sys/net/ipv4/tcp_ecn")

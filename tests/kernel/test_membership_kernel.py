@@ -14,8 +14,6 @@ from .daemon_host import DaemonHost
 from .registry_host import RegistryFleet, built
 from .topology import wait_for
 
-pytestmark = pytest.mark.kernel
-
 RATE = 400_000
 """Bytes/s."""
 BURST = 20_000

@@ -12,8 +12,6 @@ import pytest
 from testbed.attempts import ATTEMPTS
 from testbed.messages.real.oracle_command import LATE
 
-pytestmark = pytest.mark.kernel
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

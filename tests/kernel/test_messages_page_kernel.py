@@ -10,11 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from testbed.programs import environment, program
-
-pytestmark = pytest.mark.kernel
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "messages-operations.md"

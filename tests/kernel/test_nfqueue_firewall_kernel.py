@@ -34,8 +34,6 @@ from .packets import (
 )
 from .topology import Topology
 
-pytestmark = pytest.mark.kernel
-
 
 def test_rules_of_others_stay_as_they_are(topology: Topology, start: Start) -> None:
     plant_other_rules(topology)

@@ -46,8 +46,6 @@ from .packets import (
 )
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 
 @both_families
 @both_directions

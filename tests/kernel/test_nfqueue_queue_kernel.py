@@ -35,8 +35,6 @@ from .packets import (
 )
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 _FLOOD = """
 import contextlib, socket
 link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

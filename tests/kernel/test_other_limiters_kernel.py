@@ -17,8 +17,6 @@ from .packets import UNLIMITED
 from .test_doctor_kernel import examine
 from .topology import Topology
 
-pytestmark = pytest.mark.kernel
-
 MATCHES = ("out0", "out*")
 
 

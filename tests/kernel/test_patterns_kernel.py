@@ -25,8 +25,6 @@ from .packets import PAYLOAD, UDP_NUMBER, UNLIMITED, limit
 from .remote import RemoteDatapath, RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 KINDS = {
     "bridge": ["link add {upper} type bridge", "link set {lower} master {upper}"],
     "vlan": ["link add link {lower} name {upper} type vlan id 5"],

@@ -12,8 +12,6 @@ import pytest
 from .daemon_host import SHARED, DaemonHost
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 ADDRESSES = {f"lim{number}": f"127.0.0.{number}:7946" for number in (1, 2, 3)}
 QUICK = (
     "[probes]",

@@ -19,8 +19,6 @@ import pytest
 
 from .topology import DEADLINE_S
 
-pytestmark = pytest.mark.kernel
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
 

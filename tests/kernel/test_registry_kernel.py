@@ -13,8 +13,6 @@ from testbed.netns import run
 from .registry_host import FPS, LENGTH, TABLE, RegistryFleet, in_force, joined, names, status
 from .topology import wait_for
 
-pytestmark = pytest.mark.kernel
-
 STATIC = ("--name", "slow", "--rate", "16kbit", "--burst", "24kB", "--out", "uplink")
 """2,000 bytes/s: of two limiters each passes twelve packets at once, and then one a second."""
 

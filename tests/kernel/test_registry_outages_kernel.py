@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
-import pytest
-
 from .registry_host import FPS, TABLE, RegistryFleet, in_force, joined, names, status
 from .topology import wait_for
-
-pytestmark = pytest.mark.kernel
 
 
 def test_the_fleet_keeps_its_last_state_while_etcd_is_away(fleet: RegistryFleet) -> None:

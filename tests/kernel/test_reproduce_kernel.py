@@ -15,8 +15,6 @@ from testbed.reproduce import __main__ as command
 from testbed.reproduce import fig3
 from testbed.reproduce.baseline import BASELINE
 
-pytestmark = pytest.mark.kernel
-
 SHORT = {"seconds": 3, "warmup": "1s", "repeat": 1, "allocators": ["ctb", "fps"]}
 
 

@@ -33,8 +33,6 @@ from .stamped_stream import (
 )
 from .topology import Topology, wait_for
 
-pytestmark = pytest.mark.kernel
-
 TCP_FASTOPEN = 23
 FIRST_WINDOW = 10
 """Segments that TCP sends at once (RFC 6928)."""

@@ -31,8 +31,6 @@ from testbed.link import DelayLineLinks, Links
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import experiment
 
-pytestmark = pytest.mark.kernel
-
 MakeLinks = Callable[[], Links]
 
 DEADLINE_S = 120.0

@@ -23,8 +23,6 @@ from testbed.traffic import FIRST_PORT, check_congestion
 
 from .topology import DEADLINE_S
 
-pytestmark = pytest.mark.kernel
-
 MakeLinks = Callable[[], Links]
 
 DELAY_NS = 5_000_000

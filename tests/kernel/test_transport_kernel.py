@@ -28,8 +28,6 @@ from testbed.netns import run, within
 
 from ..wire import pushsum, taken
 
-pytestmark = pytest.mark.kernel
-
 ETH_P_ALL, PACKET_OUTGOING = 3, 4
 DEADLINE_S = 10.0
 LEFT, RIGHT = (f"drldt-{os.getpid()}-{side}" for side in ("gossipl", "gossipr"))

@@ -17,8 +17,6 @@ from testbed.link import Links
 from testbed.run import RunOptions, run_once
 from tests.testbed_factories import document, web
 
-pytestmark = pytest.mark.kernel
-
 MakeLinks = Callable[[], Links]
 
 SLOW = {"rate": "2mbit", "burst": "20kB"}
