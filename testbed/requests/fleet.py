@@ -15,6 +15,7 @@ from drld.gossip.wire.message import HEADER, LONG_TAG_SIZE
 from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
 from drld.requests.buckets.replica import Message, Replica
+from testbed.requests.erlang_terms import term_bytes
 from testbed.requests.knowledge import Knowledge
 from testbed.sim.network import Conditions, Network
 from testbed.tcp.clock import Clock
@@ -64,6 +65,8 @@ class Fleet:
         self.bytes_sent = 0
         self.payload_sent = 0
         """The bytes without the headers and tags of datagrams."""
+        self.term_bytes = 0
+        """The bytes of all deltas as Erlang terms."""
         self.messages = 0
         self.last_sent_ns = START_NS
         """Time of the last message, after which no limiter has news to tell."""
@@ -140,6 +143,7 @@ class Fleet:
         size = sum(sizes) + len(sizes) * (LONG_TAG_SIZE + _HEADERS)
         self.payload_sent += sum(sizes) - len(sizes) * HEADER.size
         self.bytes_sent += size
+        self.term_bytes += term_bytes(message.deltas, self._form)
         self.messages += 1
         self.log.append((now_ns, size))
         if message.deltas:

@@ -122,8 +122,9 @@ def _c(rng: Random, case: Case) -> _Times:
 
 
 def _e(rng: Random, case: Case) -> _Times:
-    """One user at ten times the limit for 20 s."""
-    return [(rng.randrange(20_000), 0) for _ in range(round(10 * case.rate_s * 20))]
+    """One user at ten times the limit for `Case.seconds`."""
+    length_ms = round(1000 * case.seconds)
+    return [(rng.randrange(length_ms), 0) for _ in range(round(10 * case.rate_s * case.seconds))]
 
 
 def _f(rng: Random, case: Case) -> _Times:  # noqa: ARG001 -- nothing is random

@@ -69,7 +69,7 @@ def a_record(series: RequestSeries, bucket: str, number: int) -> dict[str, Any]:
         "late_admitted": 100 * factor, "late_central": 100,
         "unknown": None if bucket in OWNERLESS else 200, "unknown_s": 1.0,
         "level": 100 * (together / (case.load / 1000) if bucket == "queue" and together < 1 else 1),
-        "apart": 0.0, "left": 0, "payload": 50, "step_s": 1.0, "seen": [1, 1],
+        "apart": 0.0, "left": 0, "payload": 50, "term_bytes": 50, "step_s": 1.0, "seen": [1, 1],
         "caught_up_s": None if not case.copies else 0.1,
         "took_s": 10.0, "median_ms": 1.0, "longest_ms": 2.0,
         "bytes": BYTES.get(bucket, 100) * (0.2 if quiet and case.data == "not-limited" else 0.7),

@@ -61,6 +61,7 @@ def evaluate(results: Results) -> Finding:
             ("memory, local states alone", "-", "local_area"),
             ("bytes", "1.00", "bytes"),
             ("bytes without the headers of datagrams", "-", "payload"),
+            ("bytes as Erlang terms", "1.00", "term_bytes"),
         )
     ]
     return Finding(
