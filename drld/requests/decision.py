@@ -198,11 +198,11 @@ class Decider:
             # Most requests have one limit, and need no list of those that let them pass.
             ((limit, amount, policer),) = under
             policer.arrive(flow, amount)
-            if not policer.refuses(amount, now_ns, self._rng):
+            if isinstance(policer, KeyPolicer):
+                refused = policer.police(amount, now_ns, self._rng)
+            elif not (refused := policer.refuses(amount, now_ns, self._rng)):
                 policer.forward(amount)
-            elif not policer.shadow:
-                return limit
-            return None
+            return limit if refused and not policer.shadow else None
         for _, amount, policer in under:
             policer.arrive(flow, amount)
         passing = []

@@ -3,7 +3,7 @@
 The datapath uses it like any policer (`drld.police.policer`), so a request may fall under limits
 with keys and without. The limit's own policer has no bucket. It counts the requests of all keys,
 and its flows are the keys. A request looks its key's row up once: the check reads the row, and the
-charge wakes it.
+charge wakes it. A request under this limit alone is checked and charged in one step (`police`).
 """
 
 from __future__ import annotations
@@ -108,6 +108,24 @@ class KeyPolicer:
         """See `Policer.forward`, after `refuses`."""
         self._take(amount, self._at_ns)
         return self._counts.forward(amount)
+
+    def police(self, amount: int, now_ns: int, rng: Random) -> bool:
+        """Do as `refuses`, and then as `forward` if it does not refuse, for a request that falls
+        under no other limit."""
+        if self._counts.refuses(amount, now_ns, rng):
+            return True
+        keyed = self._keyed
+        if not keyed.paused:
+            replica = keyed.replica
+            decision, found = replica.take(self.key, keyed.at(now_ns), -(-amount // keyed.scale))
+            # An earlier check may have read a row at rest, which is another object once awake.
+            self._row = None
+            if not decision.admitted:
+                return self._counts.drop(amount)
+            if found or replica.pressing:
+                self._speak(keyed.limit.id, found)
+        self._counts.forward(amount)
+        return False
 
     def charge(self, _: FlowId, amount: int, now_ns: int) -> None:
         """See `Policer.charge`."""

@@ -49,6 +49,8 @@ class Case:
     """Requests/s of the data sets `many-keys`, `steady` and `one-millisecond`."""
     users: int = 5000
     """Of data set C."""
+    sessions: bool = True
+    """Whether requests of data set C come in sessions of some; otherwise each comes alone."""
     quiet_s: int = 0
     """After the last message: how long the fleet then runs on, before garbage is counted."""
 

@@ -111,7 +111,8 @@ def _c(rng: Random, case: Case) -> _Times:
         at_ms = 0.0 if rng.random() < 0.5 else rng.random() * hour_ms
         left = max(round(rng.lognormvariate(math.log(12), 1.6)), 1)
         while left and at_ms < hour_ms:
-            session = min(left, max(round(rng.lognormvariate(math.log(6), 1)), 1))
+            some = max(round(rng.lognormvariate(math.log(6), 1)), 1) if case.sessions else 1
+            session = min(left, some)
             times += [
                 (round(at_ms + time), user)
                 for time, _ in _onoff(rng, session, _PERIOD_MS, case.duty, user)

@@ -181,28 +181,33 @@ class Replica:
     def _tell_all(self, keys: Iterable[Key], now_ns: int, before_ns: int | None = None) -> Outgoing:
         """Return messages to all peers with the untold tokens of keys, or only of those keys whose
         tokens have been untold since `before_ns` or longer."""
-        news: dict[Key, News] = {}
-        for key in keys:
-            row = self.buckets.get(key)
-            if row is None or not row.untold:
-                continue
-            if before_ns is None or row.since_ns <= before_ns:
-                news[key] = row.untold_news()
-                self.buckets.told(key)
+        rows: dict[Key, Bucket] = {}
+
+        def untold() -> Iterator[tuple[Key, News]]:
+            for key in keys:
+                row = self.buckets.get(key)
+                if row is None or not row.untold:
+                    continue
+                if before_ns is None or row.since_ns <= before_ns:
+                    rows[key] = row
+                    yield key, row.untold_news()
+                    self.buckets.told(key)
+
         messages: Outgoing = []
-        for told in self._split(news):
-            if deltas := self._deltas(told, now_ns):
+        for told in self._split(untold()):
+            if deltas := self._deltas(told, now_ns, rows):
                 messages += [
                     (peer, Message(one.told(told, now_ns), deltas, self._acknowledged(peer)))
                     for peer, one in self.pending.items()
                 ]
+            rows.clear()
         return messages
 
-    def _split(self, news: Mapping[Key, News]) -> Iterator[dict[Key, News]]:
+    def _split(self, news: Iterable[tuple[Key, News]]) -> Iterator[dict[Key, News]]:
         """Return copies of these news, in parts of one message each."""
         part: dict[Key, News] = {}
         entries = 0
-        for key, its in news.items():
+        for key, its in news:
             if part and self._most is not None and entries + len(its) > self._most:
                 yield part
                 part, entries = {}, 0
@@ -234,19 +239,24 @@ class Replica:
         """Return messages with these news of keys; none for a peer if its news no longer matter."""
         messages: Outgoing = []
         for peer, some in news_of:
-            for told in [*self._split(some)]:
+            for told in [*self._split(some.items())]:
                 number = self.pending[peer].told(told, now_ns)
-                if deltas := self._deltas(told, now_ns):
+                if deltas := self._deltas(told, now_ns, {}):
                     messages.append((peer, Message(number, deltas, self._acknowledged(peer))))
                 else:
                     self.pending[peer].acknowledge(number)
         return messages
 
-    def _deltas(self, told: Mapping[Key, News], now_ns: int) -> dict[Key, Any]:
-        """Return these news as they travel, without the keys whose news no longer matter."""
+    def _deltas(
+        self, told: Mapping[Key, News], now_ns: int, rows: Mapping[Key, Bucket]
+    ) -> dict[Key, Any]:
+        """Return these news as they travel, without the keys whose news no longer matter.
+
+        `rows` are buckets that the caller has looked up, so that rows at rest are read once.
+        """
         found = {}
         for key, entries in told.items():
-            bucket = self.buckets.get(key) or self._make(key)
+            bucket = rows.get(key) or self.buckets.get(key) or self._make(key)
             if delta := bucket.delta(entries, now_ns):
                 found[key] = delta
         return found

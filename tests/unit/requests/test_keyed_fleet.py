@@ -13,6 +13,7 @@ from drld.requests.keyed_limits import CONTACT_NS, PING_NS
 from testbed.sim.network import Conditions
 
 from .keyed_fleet import KEYED, MS, Fleet
+from .made import remaining
 
 
 def test_a_user_s_limit_holds_over_the_fleet_and_others_are_unaffected() -> None:
@@ -268,3 +269,18 @@ def test_nothing_is_lost_or_counted_twice(data: st.DataObject) -> None:
     fleet.run(4000)
     for user, tokens in admitted.items():
         assert [round(it.level(user)) for it in fleet.limiters] == [tokens] * 3
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_part_of_a_request_is_charged_to_a_row_at_rest(size: int) -> None:
+    """The search for the part reads the row, and the charge wakes it."""
+    fleet = Fleet(size)
+    one = fleet.limiters[0]
+    assert one.ask("alice", 5).admitted
+    fleet.run(2000)
+    assert not one.keyed.limits[1].replica.buckets.awake
+    answer = one.ask("alice", 20, at_least=1)
+    (left,) = remaining(answer)
+    assert left is not None
+    assert (answer.granted, int(left)) == (15, 0)
+    assert not one.ask("alice").admitted
