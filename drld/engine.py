@@ -7,7 +7,7 @@ when.
 A limit is awake while the engine has work for it. If no limiter of the fleet has demand, the limit
 is quiescent (`Limiter.quiescent`): the engine does not read, tick, publish or program it. A packet,
 an update or a change of the membership wakes it. So ten thousand limits cost as much as those in
-use.
+use. If more than `MOST_TICKED` are due, messages are received between their ticks.
 
 `drld.reload` decides which knowledge of a limit survives a reload.
 """
@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from heapq import nsmallest
+from operator import attrgetter
 from random import Random
 
 from drld import reload
@@ -39,6 +41,10 @@ from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"
 """Stands for the settings of the fabric where the name of a limit is expected."""
+MOST_TICKED = 512
+"""The most limits that one tick of the engine goes through: some 30 to 70 ms. A change of the peers
+wakes all limits, and ten thousand take more than a second. A limiter that did not read its sockets
+meanwhile would take its peers for silent, and this would be the next change."""
 
 
 class Engine:
@@ -161,8 +167,9 @@ class Engine:
         return self._by_name[name].limiter.policy.id
 
     def tick(self, now_ns: int, watched: Collection[str] = ()) -> list[tuple[str, Tick]]:
-        """Tick every limit that is due and awake; return the ticks with the limits' names.
+        """Tick the limits that are due and awake; return the ticks with the limits' names.
 
+        Of many limits, those that have been due longest are ticked; the others are still due then.
         Limits whose names are `watched` stay awake.
         """
         looks, awake = now_ns >= self._look_due_ns, self._awake
@@ -174,12 +181,11 @@ class Engine:
                 self._wake(managed)
                 awake.hurry(managed.limiter.policy.id)
         turn = awake.take_turn() if looks else ()
-        ticks = [
-            (managed.limiter.policy.name, self._tick(managed, now_ns))
-            for managed in (*awake.prompt.values(), *turn)
-            if managed.due_ns <= now_ns
-        ]
-        self._gossip(now_ns)
+        due = [it for it in (*awake.prompt.values(), *turn) if it.due_ns <= now_ns]
+        if len(due) > MOST_TICKED:
+            due = nsmallest(MOST_TICKED, due, attrgetter("due_ns"))
+        ticks = [(it.limiter.policy.name, self._tick(it, now_ns)) for it in due]
+        self._gossip(turn, now_ns)
         awake.sort(turn)
         for plane in self._planes:
             for peer, kind, body in plane.tick(now_ns):
@@ -188,11 +194,14 @@ class Engine:
 
     def counted(self, limit_id: int, now_ns: int) -> Counts | None:
         """The totals of a limit; None: there is no such limit. One that is quiescent has those of
-        now, as nothing came since its last tick."""
+        now, as nothing came since its last tick. Another one is ticked when it is due, so that
+        whoever asks again finds recent totals."""
         managed = self.limits.get(limit_id)
         if managed is None:
             return None
         quiescent = managed.limiter.quiescent and not managed.pending
+        if not quiescent:
+            self._awake.hurry(limit_id)
         totals = managed.totals
         counted_ns = now_ns if quiescent else managed.ticked_ns
         return Counts(limit_id, False, counted_ns, totals.forwarded_tokens, totals.dropped_tokens)
@@ -246,7 +255,9 @@ class Engine:
         if changed:
             for managed in self.limits.values():
                 self._wake(managed)
-                self._awake.hurry(managed.limiter.policy.id)
+                managed.pending = True
+                if not managed.limiter.only_measures:
+                    self._awake.hurry(managed.limiter.policy.id)
         if changed or not (alone or fleet.steady(now_ns)):
             # While connections change, each look ticks all limits, however long their intervals
             # are: connections and the peers' demand decide what is safe to enforce.
@@ -276,15 +287,16 @@ class Engine:
         managed.observe(measured, now_ns)
         return tick
 
-    def _gossip(self, now_ns: int) -> None:
+    def _gossip(self, turn: Iterable[ManagedLimit], now_ns: int) -> None:
         """Send updates at the tick nearest to the time of the round.
 
-        Between rounds, only limits with pressing news send updates.
+        Of limits that only measure, those send updates whose turn it is. Between rounds, only
+        limits with pressing news do.
         """
         due = self.node.round_begins(now_ns, self._look_interval_ns // 2)
         speaking = [
             managed.limiter.publish
-            for managed in self._awake.prompt.values()
+            for managed in (*self._awake.prompt.values(), *turn)
             if due or managed.limiter.pressing(now_ns)
         ]
         if due or speaking:

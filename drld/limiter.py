@@ -193,9 +193,7 @@ class Limiter:
     def only_measures(self) -> bool:
         """Whether nothing but figures for operators depends on when ticks come. In shadow mode,
         the suggested rates depend on it (`drld.estimate.traffic_profile`)."""
-        if self._allocator.follows_demand or self.membership.peers:
-            return False
-        return self.policy.mode is not Mode.SHADOW
+        return not self._allocator.follows_demand and self.policy.mode is not Mode.SHADOW
 
     def tick(self, measurement: Measurement, now_ns: int) -> Tick:
         """End an estimate interval.

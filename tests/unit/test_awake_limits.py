@@ -35,8 +35,9 @@ def all_get_a_packet(bench: Bench) -> None:
         bench.packet(limit_id)
 
 
-def test_a_look_ticks_so_many_limits_and_each_has_its_turn() -> None:
-    bench = in_use()
+@pytest.mark.parametrize("peers", [(), ("b",)])
+def test_a_look_ticks_so_many_limits_and_each_has_its_turn(peers: Sequence[str]) -> None:
+    bench = in_use(peers=peers)
     turns = []
     for number in range(4, 7):
         all_get_a_packet(bench)
@@ -62,6 +63,14 @@ def test_limits_without_traffic_leave_the_queue() -> None:
     assert bench.run(111, 111) == ["limit7"]
 
 
+def test_a_limit_whose_totals_a_peer_asks_for_does_not_wait_for_its_turn() -> None:
+    bench = in_use(peers=["b"])
+    for number in range(4, 9):
+        all_get_a_packet(bench)
+        bench.engine.counted(9, number * TICK_NS)
+        assert "limit9" in bench.run(number, number)
+
+
 def test_a_limit_that_is_watched_does_not_wait_for_its_turn() -> None:
     bench = in_use()
     for number in range(4, 9):
@@ -71,18 +80,11 @@ def test_a_limit_that_is_watched_does_not_wait_for_its_turn() -> None:
         assert len(names) <= IN_TURN + 1
 
 
-@pytest.mark.parametrize(
-    ("allocator", "peers", "mode"),
-    [
-        ("gtb", (), Mode.ENFORCE),
-        ("static", ("b",), Mode.ENFORCE),
-        ("static", (), Mode.SHADOW),
-    ],
-)
-def test_all_are_ticked_at_each_look_where_records_peers_or_suggestions_depend_on_it(
-    allocator: str, peers: Sequence[str], mode: Mode
+@pytest.mark.parametrize(("allocator", "mode"), [("gtb", Mode.ENFORCE), ("static", Mode.SHADOW)])
+def test_all_are_ticked_at_each_look_where_records_or_suggestions_depend_on_it(
+    allocator: str, mode: Mode
 ) -> None:
-    bench = in_use(allocator, peers, mode)
+    bench = in_use(allocator, mode=mode)
     for number in range(4, 7):
         all_get_a_packet(bench)
         assert len(bench.run(number, number)) == MANY
