@@ -68,6 +68,7 @@ class FakeTransport:
         self.peers: Mapping[str, Any] = {}
         self.rejected: Counter[str] = Counter()
         self.other_versions: dict[str, int] = {}
+        self.refused_kinds: dict[str, tuple[int, str]] = {}
         self.drained = True
 
     def refuse(self, reason: str) -> None:

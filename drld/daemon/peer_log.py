@@ -1,9 +1,9 @@
 """The log lines about peers: each change, but few about a peer that changes all the time.
 
 A suspicion is not logged: it is refuted, or the peer is declared dead. There is at most one line in
-`QUIET_NS` about each subject (a peer's state, limits or version, whether any peer answers). It says
-the latest, and how many were left out. A bad link, or a sender that has the key, can make a subject
-change without end.
+`QUIET_NS` about each subject (a peer's state, limits, version or fabric, whether any peer answers).
+It says the latest, and how many were left out. A bad link, or a sender that has the key, can make a
+subject change without end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from drld.config_difference import differences
 from drld.engine import Engine
 from drld.event_throttle import EventThrottle, Passed
+from drld.gossip.fabrics import FABRICS
 from drld.gossip.health.config_digest import ConfigDigest
 from drld.gossip.health.probes import Probes
 from drld.gossip.wire.control_codec import State
@@ -23,6 +24,7 @@ from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S
 
+_FABRICS = {fabric.kind: name for name, fabric in FABRICS.items()}
 _GONE = {State.DEAD: "is dead: no limiter hears from it", State.LEFT: "has left"}
 
 
@@ -42,6 +44,8 @@ class PeerLog:
         self._disagreeing: dict[str, list[str]] = {}
         self._versions: dict[str, int] = {}
         """Other wire versions that were seen, by peer."""
+        self._fabrics: dict[str, str] = {}
+        """Other fabrics that were seen, by peer."""
         self._isolated = False
         self._throttle: EventThrottle[Notice] = EventThrottle(1, QUIET_NS)
         self._config_digest: ConfigDigest | None = None
@@ -60,6 +64,7 @@ class PeerLog:
 
     def _changes(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
         yield from self._other_versions(engine.node.transport.other_versions)
+        yield from self._other_fabrics(engine)
         probes = engine.node.probes
         if probes is None:
             return
@@ -92,6 +97,19 @@ class PeerLog:
                     "run the same version of drld on both",
                     event("peer.version", peer, peer=peer, old=VERSION, new=version),
                 )
+
+    def _other_fabrics(self, engine: Engine) -> Iterator[Notice]:
+        refused = engine.node.transport.refused_kinds.items()
+        found = {peer: _FABRICS[kind] for peer, (kind, reason) in refused if reason == "fabric"}
+        own = engine.spec.gossip.fabric
+        for peer, fabric in found.items():
+            if self._fabrics.get(peer) != fabric:
+                yield Notice(
+                    f"peer {peer} uses the fabric {fabric}, this limiter {own}, so neither hears "
+                    "the other: write the same gossip.fabric in all files",
+                    event("peer.fabric", peer, peer=peer, old=own, new=fabric),
+                )
+        self._fabrics = found
 
     def _verdicts(self, engine: Engine, probes: Probes) -> Iterator[Notice]:
         if not engine.node.judged:

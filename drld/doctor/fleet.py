@@ -25,7 +25,11 @@ CAUSES = {
         "the keys or the names differ, or datagrams are forged",
         "drlctl keys list   # on both hosts",
     ),
-    "fabric": ("a peer has another gossip.fabric", "make [gossip] equal in all files, then reload"),
+    "fabric": (
+        "a peer has another gossip.fabric",
+        "write the same gossip.fabric in all files, then reload; without it, a limiter with a "
+        "[[broker]] uses a mesh, and others a tree",
+    ),
     "length": ("a peer has another gossip.tag", "make [gossip] equal in all files, then reload"),
     "version": ("a peer speaks another wire version", "run the same version of drld on all hosts"),
 }

@@ -80,6 +80,9 @@ class Transport:
         self.other_versions: dict[str, int] = {}
         """The wire version of peers that use another one, by name. It is recorded while there is no
         session, because any host can forge such a datagram."""
+        self.refused_kinds: dict[str, tuple[int, str]] = {}
+        """The kind and the reason of the newest refused message of each peer, by name; the next
+        update that is not refused removes it."""
         self._refused = 0
         """Datagrams and updates without effect in this `receive`."""
         self.drained = True
@@ -169,6 +172,8 @@ class Transport:
         self._by_address = by_address
         for name in self.other_versions.keys() - by_name.keys():
             del self.other_versions[name]
+        for name in self.refused_kinds.keys() - by_name.keys():
+            del self.refused_kinds[name]
 
     def set_ring(self, ring: KeyRing) -> None:
         """Replace the keys; sessions stay."""
@@ -231,12 +236,16 @@ class Transport:
                 self.refuse(error.reason)
                 if error.reason == "version" and not peer.channel.session.open:
                     self.other_versions[peer.name] = datagram[0] >> 4
+                if error.reason in refused.values():
+                    self.refused_kinds[peer.name] = datagram[0] & 15, error.reason
                 answer = peer.channel.answer_refused(datagram, error.reason, self._turn)
                 self._send_hello(peer, answer)
                 continue
             self._count(opened)
             if opened.kind == Kind.HELLO and opened.body is not None:
                 self.other_versions.pop(peer.name, None)
+            if self.refused_kinds and not codec_of(opened.kind).numbered:
+                self.refused_kinds.pop(peer.name, None)
             self._send_hello(peer, opened.answer)
             if opened.body is not None:
                 deliver(peer.name, opened.kind, opened.body)

@@ -50,6 +50,7 @@ class Mailbox:
         self.received = 0
         self.rejected: Counter[str] = Counter()
         self.other_versions: dict[str, int] = {}
+        self.refused_kinds: dict[str, tuple[int, str]] = {}
         self.drained = True
         self.control_sent = 0
         self.bytes_sent = 0

@@ -9,6 +9,7 @@ import pytest
 
 from drld.daemon.fleet_report import peer_reports
 from drld.daemon.peer_log import Notice, PeerLog
+from drld.gossip.fabrics.tree_update import TREE
 from drld.gossip.health.broadcast_queue import subject
 from drld.gossip.health.config_digest import ALL, ConfigDigest, Selector
 from drld.gossip.health.probes import Probes
@@ -339,3 +340,25 @@ def test_a_peer_of_another_wire_version_is_named_once_until_it_is_met() -> None:
     assert lines(30) == []
     found["b"] = 7
     assert lines(31) == [said.format(7)]
+
+
+def test_a_peer_with_another_fabric_is_named_once_until_it_has_the_same() -> None:
+    bench, peer_log = probing(), PeerLog()
+    found = bench.transport.refused_kinds
+
+    def lines(second: int) -> list[str]:
+        logged = texts(peer_log.lines(bench.engine, second * NS_PER_S))
+        return [line for line in logged if "fabric" in line]
+
+    said = (
+        "peer b uses the fabric tree, this limiter mesh, so neither hears the other: "
+        "write the same gossip.fabric in all files"
+    )
+    found["b"] = TREE.kind, "fabric"
+    assert lines(1) == [said]
+    assert lines(2) == []
+    # Another reason, as of a limiter that has not joined, is none of the fabric.
+    found["b"] = TREE.kind, "unheeded"
+    assert lines(20) == []
+    found["b"] = TREE.kind, "fabric"
+    assert lines(40) == [said]

@@ -16,6 +16,7 @@ class Messenger(Protocol):
 
     drained: bool
     other_versions: dict[str, int]
+    refused_kinds: dict[str, tuple[int, str]]
 
     @property
     def life(self) -> int:

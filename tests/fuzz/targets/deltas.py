@@ -59,6 +59,7 @@ class _Socket:
         self.incoming: list[tuple[int, Any]] = [(Kind.HELLO, Met(2))]
         self.rejected: Counter[str] = Counter()
         self.other_versions: dict[str, int] = {}
+        self.refused_kinds: dict[str, tuple[int, str]] = {}
         self.life = 1
         self._sent = 0
 

@@ -1,5 +1,6 @@
 """The gossip socket: sessions, and the keys that they are sealed with."""
 
+import select
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from drld.gossip.wire.keyring import KeyRing
 from drld.gossip.wire.session import Met
 
 from ...wire import taken
-from .pair import KIND, NO_KEYS, RING, UPDATE, Make, Pair, introduce, received, sealed
+from .pair import DEADLINE_S, KIND, NO_KEYS, RING, UPDATE, Make, Pair, introduce, received, sealed
 
 
 def test_without_a_session_no_update_is_believed(pair: Pair) -> None:
@@ -166,3 +167,23 @@ def test_a_peer_that_speaks_another_version_is_known_until_it_is_met(make: Make)
     a._socket.sendto(b"\x10" + bytes(19), b.address)
     assert received(b, 1) == []
     assert (b.rejected["version"], b.other_versions) == (2, {})
+
+
+def test_the_kind_of_a_refused_update_is_known_until_another_update_comes(pair: Pair) -> None:
+    a, b = pair
+    a.send("b", KIND, [UPDATE])
+    assert select.select([b._socket], [], [], DEADLINE_S)[0]
+    b.receive(lambda *_: pytest.fail("it is refused"), {KIND: "fabric"})
+    assert (b.rejected, b.refused_kinds) == ({"fabric": 1}, {"a": (KIND, "fabric")})
+    a.send("b", KIND, [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+    assert b.refused_kinds == {}
+
+
+def test_the_kind_of_a_refused_update_leaves_with_the_peer(pair: Pair) -> None:
+    a, b = pair
+    a.send("b", KIND, [UPDATE])
+    assert select.select([b._socket], [], [], DEADLINE_S)[0]
+    b.receive(lambda *_: pytest.fail("it is refused"), {KIND: "fabric"})
+    b.update_peers({})
+    assert b.refused_kinds == {}
