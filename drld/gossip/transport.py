@@ -118,16 +118,7 @@ class Transport:
         self._family, _ = _numeric(listen, "limiter.listen")
         self.update_peers(peers)
         self._header_size = _HEADERS[self._family]
-        self._socket = socket.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        try:
-            self._socket.setblocking(False)
-            if self._family == socket.AF_INET6:
-                self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            self._pending_limit = _enlarge(self._socket)
-            self._socket.bind(listen)
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket, self._pending_limit = _bound(self._family, listen)
 
     @property
     def address(self) -> Address:
@@ -304,6 +295,25 @@ def _numeric(address: Address, key: str) -> tuple[socket.AddressFamily, Address]
     except socket.gaierror:
         raise ConfigError([f"{key}: {address[0]!r} is not an IP address"]) from None
     return family, (str(resolved[0]), address[1])
+
+
+def _bound(family: int, listen: Address) -> tuple[socket.socket, int]:
+    """A socket at this address that does not block, and the most bytes that can be pending in it.
+
+    Raises:
+        OSError: the host refuses.
+    """
+    made = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        made.setblocking(False)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        pending_limit = _enlarge(made)
+        made.bind(listen)
+    except BaseException:
+        made.close()
+        raise
+    return made, pending_limit
 
 
 def _enlarge(sock: socket.socket) -> int:
