@@ -120,7 +120,8 @@ class Connection:
         headers = dict(request.headers)
         length = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers or len(length) > 5 or int(length) > MAX_BODY_BYTES:
-            raise _RefusedError(413, f"the body of a request is limited to {MAX_BODY_BYTES} bytes")
+            text = f"the body of a request has at most {MAX_BODY_BYTES} bytes, and a Content-Length"
+            raise _RefusedError(413, text)
         if self._http.they_are_waiting_for_100_continue:
             await self._send(h11.InformationalResponse(status_code=100, headers=[]))
         body = b""
