@@ -55,6 +55,8 @@ inline_always void hit(struct drld_flow_bucket *bucket, u64 bytes)
 		__sync_fetch_and_add(&bucket->hits, bytes);
 }
 
+/* The verdict on a packet under one limit, which `state` holds: sampled, checked, charged and counted
+ * in one pass, as no other limit can refuse it. Returns the action of tc. */
 inline_always int police_one(struct __sk_buff *skb, struct state *state, struct packet *packet,
 			     u64 present)
 {
@@ -91,6 +93,10 @@ inline_always int police_one(struct __sk_buff *skb, struct state *state, struct 
 	return TC_ACT_UNSPEC;
 }
 
+/* The verdict on a packet under several limits, whose slots are in `room->lists`. The first loop
+ * samples the flow at each limit, and checks the limits until one refuses. The second loop charges
+ * all limits, or none if one has refused, and counts the packet at each. `state` holds one limit, so
+ * it finds each again. `room->judged` has the outcomes meanwhile. Returns the action of tc. */
 inline_always int police_many(struct __sk_buff *skb, struct drld_hook *fixed, struct packet *packet,
 			      struct scratch *room)
 {

@@ -37,7 +37,7 @@ class AwakeLimits:
         self.prompt = {key: limits[key] for key in limits if key in others}
 
     def add(self, managed: ManagedLimit) -> bool:
-        """Have a limit awake; return whether it was not."""
+        """Wake a limit; return whether it slept."""
         limit_id = managed.limiter.policy.id
         if limit_id not in self.asleep:
             return False
@@ -47,7 +47,7 @@ class AwakeLimits:
         return True
 
     def hurry(self, limit_id: int) -> None:
-        """Tick an awake limit when it is due."""
+        """Have an awake limit that only measures wait for no turn: it is ticked when it is due."""
         if (managed := self._in_turn.pop(limit_id, None)) is not None:
             self.prompt[limit_id] = managed
 

@@ -71,7 +71,8 @@ class Engine:
         self._look_due_ns = 0
         """Time of the next look for limits that must wake up, ns."""
         self._looked_ns = 0
-        """Time at which the last look was due, ns. Limits that wake up join its grid."""
+        """Time at which the last look was due, ns. A limit that wakes up is due then at the
+        earliest, so its ticks coincide with looks."""
         self._looks_ns = (0, 0)
         """Times of the look before the last, and of the last, ns."""
 

@@ -57,7 +57,7 @@ def membership(name: str, members: Collection[str], gossip: GossipSpec) -> Membe
 
 
 def next_due_ns(due_ns: int, now_ns: int, interval_ns: int) -> int:
-    """The next due time, ns. After a stall a new grid begins, so that no two ticks crowd."""
+    """The next due time, ns. After a stall it counts from now: missed ticks are not made up."""
     late = now_ns - due_ns >= interval_ns
     return now_ns + interval_ns if late else due_ns + interval_ns
 

@@ -71,8 +71,8 @@ PROFILE = 1.1
 NEED = 1.05
 """Part of the measured value that a limiter should have; it claims the missing rest at once."""
 GROWTH = 0.04
-"""Part of the static share by which a claim that is not needed may grow in D. With `PROFILE`, peers
-have the rate that they need meanwhile."""
+"""A claim that is not needed may grow by this part of the static share in each D. With `PROFILE`,
+peers meanwhile have the rate that they need."""
 
 
 _NOTHING = GlobalView(0.0, frozenset(), None)

@@ -74,8 +74,8 @@ class Allocator(ABC):
     second: ClassVar[Quantity | None] = None
     """A further quantity that it shares, in updates of its own."""
     counts_loss: ClassVar[bool] = False
-    """Whether `GlobalView.told` covers the longest age of a value that counts, so that updates may
-    be lost; else it covers the age of news without loss."""
+    """Whether the allocator's bound must hold although updates are lost. If so, `GlobalView.told`
+    covers the longest age of a value that peers count; otherwise the age of news without loss."""
     follows_demand: ClassVar[bool] = True
     """Whether records depend on demand."""
     keeps_share: ClassVar[bool] = False

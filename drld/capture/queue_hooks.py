@@ -190,8 +190,9 @@ def _bypass(where: str, limits: Sequence[LimitSpec]) -> bool:
     passes = pass_without_daemon(limits)
     if passing and not passes:
         other = next(limit for limit in limits if not pass_without_daemon([limit]))
+        closed = '"closed"' if other.on_failure is OnFailure.CLOSED else 'the default, "closed"'
         raise DatapathError(
-            f'limit {passing[0].name}: on_failure = "open", but limit {other.name} has another: '
+            f'limit {passing[0].name}: on_failure = "open", but limit {other.name} has {closed}: '
             f"with nfqueue all limits on {where} need the same; the kernel datapath can do both"
         )
     return passes

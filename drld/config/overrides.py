@@ -15,7 +15,7 @@ AMOUNTS = ("rate", "burst")
 
 
 def table_of(text: str) -> dict[str, str] | None:
-    """The table that a text stands for; None: it stands for none."""
+    """The table that a text stands for; None: the text is no list of NAME=VALUE."""
     pairs = [part.partition("=") for part in text.split(",")]
     found = {name.strip(): value.strip() for name, equals, value in pairs if equals}
     return found if len(found) == len(pairs) else None

@@ -11,7 +11,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def toml(document: Mapping[str, Any]) -> str:
-    """A document of tables and arrays of tables as TOML."""
+    """Return a document of tables and arrays of tables as TOML text."""
     lines = [f"{key} = []" for key, value in document.items() if value == []]
     for key, value in document.items():
         tables = value if isinstance(value, list) else [value]

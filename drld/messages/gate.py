@@ -9,6 +9,11 @@ before it have left. So the bound b + r dt of a limit counts messages as they ar
 Frames that are no messages, and messages under no limit, only keep their place. A message that a
 limit drops keeps its place too, because the acknowledgements for the client have an order.
 
+Each client's connection is a `Lane`, and a `Held` is one of its frames that does not leave at once.
+A `Stage` is a limit as messages come to it. A `Queue` is the place where messages wait for one
+bucket. `drld.messages.waiting.WaitingBucket` is both: a `Hold`, which is a bucket with the messages
+that wait for it, and the calls by which the gate schedules it.
+
 Everything happens at the times of arrivals and of tokens, whenever the daemon carries it out:
 before a message arrives, those leave that had their tokens by then. Only a daemon that has stood
 still lets out no more than a full bucket (`drld.messages.hold`).

@@ -34,7 +34,7 @@ from drld.police.token_bucket import TokenBucket
 T = TypeVar("T")
 
 _COST = ITEM * NS_PER_S
-"""The tokens that a message takes, 10**-9."""
+"""The tokens that a message takes, in units of 10**-9 tokens."""
 _NO_QUEUE: deque[Any] = deque()
 """The queue of all limits that no message waits for; it stays empty. A deque has some 600 bytes."""
 

@@ -20,7 +20,7 @@ from testbed.bench.traffic import Tcp
 from testbed.link import Link, choose_links
 from testbed.topology import set_offloads
 
-USED = ("goodput over the limit", "")
+USED = ("goodput / limit", "")
 _OFFLOADS = ("tso", "gso")
 _RATE = 1_250_000
 _DEPTHS = (15_000, 30_000, 75_000, 150_000, 300_000)

@@ -94,9 +94,9 @@ def test_a_hook_is_bypassed_if_no_limit_of_it_stops_packets(
         ("closed share", r'limit b: on_failure = "share": only the kernel datapath'),
         (
             "open default",
-            r'limit a: on_failure = "open", but limit b has another: .* on out eth1 need',
+            r'limit a: on_failure = "open", but limit b has the default, "closed": .* on out eth1',
         ),
-        ("closed open", r'limit b: on_failure = "open", but limit a has another'),
+        ("closed open", r'limit b: on_failure = "open", but limit a has "closed"'),
     ],
 )
 def test_on_failure_that_only_the_kernel_datapath_has_is_refused(settings: str, said: str) -> None:

@@ -30,14 +30,15 @@ QUEUE_PACKETS = 4096
 packets/s, and bound the delay of an overloaded daemon to the same time."""
 
 SOCKET_BYTES = 4 << 20
-"""Receive buffer, which the kernel doubles: a full queue takes 5 MiB of it."""
+"""Receive buffer. The kernel doubles it to 8 MiB, of which a full queue takes 5."""
 
 WHOLE_BYTES = 3800
 """Bytes copied of a whole packet: the library reads messages of 4,096 bytes, of which other fields
 take some 200."""
 
 WHOLE_SOCKET_BYTES = 12 << 20
-"""Receive buffer for whole packets of 1,500 bytes: a full queue takes 18 MiB of twice that."""
+"""Receive buffer for whole packets. The kernel doubles it to 24 MiB. A full queue takes 18 of
+these with packets of 1,500 bytes."""
 
 _QUEUES = Path("/proc/thread-self/net/netfilter/nfnetlink_queue")
 _FIRST_QUEUE, _QUEUE_NUMBERS, _QUEUE_ATTEMPTS = 1024, 64512, 64
@@ -107,7 +108,10 @@ class PacketQueue:
             else:
                 return number
         if wanted is not None:
-            raise DatapathError(f"NFQUEUE {wanted}: {failure} Does another process hold it?")
+            reason = str(failure).rstrip(".")
+            raise DatapathError(
+                f"NFQUEUE {wanted}: cannot bind ({reason}): another process may hold it"
+            )
         raise DatapathError(f"NFQUEUE: no free queue in {_QUEUE_ATTEMPTS} attempts: {failure}")
 
     def fileno(self) -> int:

@@ -27,9 +27,9 @@ GAP_S = 0.001
 limiter send (`drld.gossip.wire.channel`)."""
 REST = 3
 """After a look at which most datagrams were refused, the next look waits this many times as long as
-the look took. So strangers have a quarter of a processor."""
+the look took. So refused datagrams use at most a quarter of a processor."""
 LONGEST_REST_S = 0.025
-"""The longest wait of news: a look works for 8 ms (`drld.gossip.transport`)."""
+"""News wait at most this long: three times the 8 ms that a look works (`drld.gossip.transport`)."""
 
 
 class Deltas:
@@ -54,8 +54,7 @@ class Deltas:
         keyed.on_urgent = self._wake
 
     def prepare(self, spec: LimiterSpec, ring: KeyRing) -> Callable[[], object]:
-        """Prepare for the limits and peers of a configuration; return a function that takes that
-        back.
+        """Prepare for the limits and peers of a configuration; return a function that undoes it.
 
         Raises:
             ConfigError: the port cannot be bound, or a peer has no such port; nothing is changed.

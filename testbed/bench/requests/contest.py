@@ -58,12 +58,12 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A contestant."""
+    """One row of the table of contestants."""
 
     group: str
     case: str
     make: Callable[[Scene], AbstractContextManager[Slice]]
-    """Starts it; it ends with the context."""
+    """Starts the contestant, which ends with the context."""
     place: int
     """The place in its group; the others are compared with the first."""
     below: float | None = None

@@ -26,18 +26,18 @@ BOTH = limiter_spec(FIRST, SLOW)
 
 
 class Datapath(FakeDatapath):
-    """Refuses the limits of these names, and says which."""
+    """Refuses the limits of these names; its error names them if `names` is set."""
 
-    def __init__(self, *refused: str, says: bool = True) -> None:
+    def __init__(self, *refused: str, names: bool = True) -> None:
         super().__init__()
         self.refused = refused
-        self.says = says
+        self.names = names
 
     def attach(self, limits: Iterable[tuple[LimitSpec, Enforcement]], now_ns: int) -> None:
         limits = list(limits)
         refused = {limit.id: "no" for limit, _ in limits if limit.name in self.refused}
         if refused:
-            raise DatapathError("no", refused if self.says else None)
+            raise DatapathError("no", refused if self.names else None)
         super().attach(limits, now_ns)
 
 
@@ -66,7 +66,9 @@ class Toy(RunningPlane):
         self.ring = ring
 
 
-class Stage:
+class Host:
+    """An enforcer with two planes."""
+
     def __init__(self, datapath: Datapath) -> None:
         self.notes: list[str] = []
         self.datapath = datapath
@@ -84,70 +86,70 @@ class Stage:
 
 
 def test_each_plane_takes_part_in_a_start_and_in_a_change() -> None:
-    stage = Stage(Datapath())
-    stage.enforcer.start(OWN, OWN.limits)
+    host = Host(Datapath())
+    host.enforcer.start(OWN, OWN.limits)
     order = ["packets begins", "others begins", "others ends", "packets ends"]
-    assert stage.notes == order
-    changed = stage.enforcer.changed
-    stage.enforcer.take_over(BOTH, origin=Origin("signal"))
-    assert stage.notes == 2 * order
+    assert host.notes == order
+    changed = host.enforcer.changed
+    host.enforcer.take_over(BOTH, origin=Origin("signal"))
+    assert host.notes == 2 * order
     assert changed.is_set()
-    assert not stage.enforcer.changed.is_set()
-    assert stage.enforcer.limit_names() == {"first", "slow"}
-    assert [it["limit"] for it in stage.history.entries()] == ["slow"]
+    assert not host.enforcer.changed.is_set()
+    assert host.enforcer.limit_names() == {"first", "slow"}
+    assert [it["limit"] for it in host.history.entries()] == ["slow"]
 
 
 @pytest.mark.parametrize("saved", [True, False])
 def test_the_history_says_whether_a_change_was_saved(saved: bool) -> None:
-    stage = Stage(Datapath())
-    stage.enforcer.start(OWN, OWN.limits)
-    stage.enforcer.take_over(BOTH, origin=Origin("control"), save=lambda: saved)
-    assert [it["saved"] for it in stage.history.entries()] == [saved]
+    host = Host(Datapath())
+    host.enforcer.start(OWN, OWN.limits)
+    host.enforcer.take_over(BOTH, origin=Origin("control"), save=lambda: saved)
+    assert [it["saved"] for it in host.history.entries()] == [saved]
 
 
 def test_a_change_that_is_refused_changes_nothing() -> None:
-    stage = Stage(Datapath("slow"))
-    stage.enforcer.start(OWN, OWN.limits)
-    stage.notes.clear()
+    host = Host(Datapath("slow"))
+    host.enforcer.start(OWN, OWN.limits)
+    host.notes.clear()
     with pytest.raises(DatapathError):
-        stage.enforcer.take_over(BOTH, origin=Origin("signal"))
-    assert stage.notes[-2:] == ["others goes back", "packets goes back"]
-    assert stage.enforcer.limit_names() == {"first"}
-    assert not [*stage.history.entries()]
-    assert not stage.enforcer.changed.is_set()
+        host.enforcer.take_over(BOTH, origin=Origin("signal"))
+    assert host.notes[-2:] == ["others goes back", "packets goes back"]
+    assert host.enforcer.limit_names() == {"first"}
+    assert not [*host.history.entries()]
+    assert not host.enforcer.changed.is_set()
 
 
-@pytest.mark.parametrize("says", [True, False])
-def test_a_start_leaves_out_the_limits_of_the_registry_that_the_host_refuses(says: bool) -> None:
-    stage = Stage(Datapath("slow", says=says))
-    stage.enforcer.start(BOTH, OWN.limits)
-    assert stage.attached() == ["first"]
-    assert stage.enforcer.engine.spec.limits == OWN.limits
+@pytest.mark.parametrize("names", [True, False])
+def test_a_start_leaves_out_the_limits_of_the_registry_that_the_host_refuses(names: bool) -> None:
+    host = Host(Datapath("slow", names=names))
+    host.enforcer.start(BOTH, OWN.limits)
+    assert host.attached() == ["first"]
+    assert host.enforcer.engine.spec.limits == OWN.limits
 
 
 def test_a_start_says_which_limit_of_the_files_the_host_refuses() -> None:
     with pytest.raises(DatapathError):
-        Stage(Datapath("first")).enforcer.start(BOTH, OWN.limits)
+        Host(Datapath("first")).enforcer.start(BOTH, OWN.limits)
 
 
 async def test_the_slow_part_of_a_change_is_each_planes_own() -> None:
-    stage = Stage(Datapath())
-    await stage.enforcer.prepare(BOTH)
-    assert stage.notes == ["packets prepares 2", "others prepares 2"]
+    host = Host(Datapath())
+    await host.enforcer.prepare(BOTH)
+    assert host.notes == ["packets prepares 2", "others prepares 2"]
 
 
 def test_other_keys_reach_gossip_and_each_plane() -> None:
-    stage = Stage(Datapath())
+    host = Host(Datapath())
     ring = KeyRing(keys={1: bytes(32)}, use=1)
-    stage.enforcer.change_ring(lambda old: replace(old, keys=ring.keys, use=ring.use))
-    assert [stage.enforcer.transport.ring, *(it.ring for it in stage.planes)] == [ring] * 3
+    host.enforcer.change_ring(lambda old: replace(old, keys=ring.keys, use=ring.use))
+    assert [host.enforcer.transport.ring, *(it.ring for it in host.planes)] == [ring] * 3
 
 
 def test_keys_that_are_refused_change_nothing() -> None:
     def refuse(_: KeyRing) -> KeyRing:
         raise ConfigError(["no"])
 
-    stage = Stage(Datapath())
+    host = Host(Datapath())
     with pytest.raises(ConfigError):
-        stage.enforcer.change_ring(refuse)
-    assert cast(Any, stage.planes[0]).ring is None
+        host.enforcer.change_ring(refuse)
+    assert cast(Any, host.planes[0]).ring is None

@@ -14,7 +14,7 @@ from tests.unit.messages.made import attach, message_limit
 from tests.unit.messages.test_front_strangers import RawNats, nats_connect
 
 PATIENT_S = 3
-"""The server ends a connection that has not answered for so long: twice, and once more."""
+"""With `ping_interval` 1 s and `ping_max` 2, the server ends a silent connection then."""
 LIMIT = message_limit("limited.>", rate=1 / (2 * PATIENT_S), burst=1, broker=("nats",))
 COUNT = 400
 PUBS = b"".join(b"PUB limited.a 1000\r\n%01000d\r\n" % number for number in range(COUNT))

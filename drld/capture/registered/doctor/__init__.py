@@ -38,6 +38,5 @@ def findings(examined: Examined) -> Iterator[Finding]:
         ),
         datapath,
     )
-    way = status["datapath"]["reason"] if status is not None else ""
-    yield from checks.interfaces(facts.interfaces(way), limits, datapath)
+    yield from checks.interfaces(facts.interfaces(), limits, datapath)
     yield from checks.other_limiters(facts.other_limiters(spec.name, limits))

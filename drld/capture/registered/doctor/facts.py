@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -54,6 +54,18 @@ _GET_FLAGS, _LRO_FLAG = 0x25, 1 << 15
 _UP = 1
 _MASTERS = ("bridge", "bond", "team")
 """Kinds that take the packets of their members."""
+_OWN_PROGRAM, _OWN_FILTER = "drld_", "drld:"
+"""The beginnings of the names of drld's programs on tcx, and of its filters on clsact."""
+
+
+class _Filter(NamedTuple):
+    """A filter on a hook of clsact."""
+
+    priority: int
+    text: str
+    """The kind and the priority, for an operator."""
+    own: bool
+    """Whether it is drld's."""
 
 
 def trial(packets: PacketsSpec) -> Trial:
@@ -94,8 +106,8 @@ def trial(packets: PacketsSpec) -> Trial:
     return Trial(packets.datapath, refusals)
 
 
-def interfaces(way: str) -> dict[str, Interface]:
-    """The interfaces of this network namespace, by name; `way` says how drld is attached."""
+def interfaces() -> dict[str, Interface]:
+    """Return the interfaces of this network namespace, by name."""
     with IPRoute() as netlink:
         queueing = {
             each["index"]: each.get_attr("TCA_KIND")
@@ -113,7 +125,7 @@ def interfaces(way: str) -> dict[str, Interface]:
             before: dict[Direction, list[str]] = {}
             after: dict[Direction, list[str]] = {}
             for direction in Direction:
-                first, then = _others(netlink, index, direction, way)
+                first, then = _others(netlink, index, direction)
                 before[direction], after[direction] = first, then
             own = number(PROC / "sys/net/ipv4/conf" / name / "rp_filter") or 0
             xdp = link.get_attr("IFLA_XDP")
@@ -157,24 +169,24 @@ def _kind(link: Any) -> str:
     return (information and information.get_attr("IFLA_INFO_KIND")) or ""
 
 
-def _others(
-    netlink: IPRoute, index: int, direction: Direction, way: str
-) -> tuple[list[str], list[str]]:
-    """Programs and filters of others on a hook: those before drld's, and those after."""
-    programs = list(_programs(index, direction))
+def _others(netlink: IPRoute, index: int, direction: Direction) -> tuple[list[str], list[str]]:
+    """Return the programs and filters of others on a hook: those before drld's, and those after.
+
+    If drld has none there, all come after: nfqueue gets a packet between ingress and egress.
+    """
+    names = list(_programs(index, direction))
+    own = next((at for at, name in enumerate(names) if name.startswith(_OWN_PROGRAM)), None)
     filters = list(_filters(netlink, index, direction))
-    if "(tcx)" in way:
-        ours = next((at for at, name in enumerate(programs) if name.startswith("drld_")), 0)
-        first = [f"tcx program {name}" for name in programs[:ours]]
-        then = [f"tcx program {it}" for it in programs[ours:] if not it.startswith("drld_")]
-        return first, then + [name for _, name in filters]
-    first = [f"tcx program {name}" for name in programs if not name.startswith("drld_")]
-    then = [name for priority, name in filters if priority > PRIORITY]
-    earlier = [name for priority, name in filters if priority <= PRIORITY]
-    if "(clsact)" in way:
-        return first + earlier, then
-    # nfqueue: between ingress and egress. Without a daemon: nothing is known of the order.
-    return [], first + earlier + then
+    others = [it for it in filters if not it.own]
+    first = [f"tcx program {name}" for name in names[:own]]
+    if own is not None:
+        then = [f"tcx program {it}" for it in names[own:] if not it.startswith(_OWN_PROGRAM)]
+        return first, [*then, *(it.text for it in others)]
+    if len(others) < len(filters):
+        # Packets meet the programs of tcx before the filters of clsact.
+        first += [it.text for it in others if it.priority <= PRIORITY]
+        return first, [it.text for it in others if it.priority > PRIORITY]
+    return [], [*first, *(it.text for it in others)]
 
 
 def _programs(index: int, direction: Direction) -> Iterator[str]:
@@ -182,8 +194,8 @@ def _programs(index: int, direction: Direction) -> Iterator[str]:
         yield from tcx.names_of(index, direction)
 
 
-def _filters(netlink: IPRoute, index: int, direction: Direction) -> Iterator[tuple[int, str]]:
-    """Priority and text of each filter that is not drld's."""
+def _filters(netlink: IPRoute, index: int, direction: Direction) -> Iterator[_Filter]:
+    """Yield the filters on a hook."""
     try:
         listed = netlink.get_filters(index, parent=_PARENTS[direction])
     except NetlinkError:
@@ -192,9 +204,11 @@ def _filters(netlink: IPRoute, index: int, direction: Direction) -> Iterator[tup
         kind = entry.get_attr("TCA_KIND")
         options = entry.get_attr("TCA_OPTIONS")
         name = options.get_attr("TCA_BPF_NAME") if hasattr(options, "get_attr") else None
-        if entry["handle"] and not (name or "").startswith("drld:"):
+        # The kernel also lists each priority itself, with the handle 0.
+        if entry["handle"]:
             priority = entry["info"] >> 16
-            yield priority, f"tc filter {kind} (priority {priority})"
+            own = (name or "").startswith(_OWN_FILTER)
+            yield _Filter(priority, f"tc filter {kind} (priority {priority})", own)
 
 
 def offloads(interface: str) -> Collection[str]:

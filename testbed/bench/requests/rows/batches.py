@@ -31,6 +31,6 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "in batches", "drld, client library", contestant, 0, below=4.0,
+    "in batches", "drld, client library", contestant, place=0, below=4.0,
     note="20,000 questions a call, answers read; one daemon, unix socket; limits without a key",
 )  # fmt: skip

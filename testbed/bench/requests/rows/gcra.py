@@ -33,6 +33,6 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "pure", "one bucket", contestant, 0, below=1.5,
+    "pure", "one bucket", contestant, place=0, below=1.5,
     note="no gossip; key hashed, clock read", requests=(50_000, 5_000),
 )  # fmt: skip

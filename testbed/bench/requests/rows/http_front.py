@@ -47,6 +47,6 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "one at a time", "drld, HTTP", contestant, 1,
+    "one at a time", "drld, HTTP", contestant, place=1,
     note="one daemon, unix socket, one connection; limits without a key, keys are not told apart",
 )  # fmt: skip

@@ -34,7 +34,7 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "leased alone", "drld, one process", contestant, 0, below=2.0,
+    "leased alone", "drld, one process", contestant, place=0, below=2.0,
     note="one hot key, a limit of 1,000,000/s; questions to the daemon are in the time",
     requests=(50_000, 5_000),
 )  # fmt: skip

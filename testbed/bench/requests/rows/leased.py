@@ -66,6 +66,6 @@ def _work(path: str, pipe: Connection) -> None:
 
 
 ENTRY = Entry(
-    "leased", f"drld, {PROCESSES} processes", contestant, 0, below=1.67,
+    "leased", f"drld, {PROCESSES} processes", contestant, place=0, below=1.67,
     note="one hot key, a limit of 1,000,000/s; a slice's time is that of all processes together",
 )  # fmt: skip

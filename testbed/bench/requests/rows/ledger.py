@@ -68,7 +68,7 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "pure", "ledger, 30 origins", contestant, 1, below=3.0,
+    "pure", "ledger, 30 origins", contestant, place=1, below=3.0,
     note="every tenth key has cells of 29 others; most keys are at rest; slack is asked, and "
     "messages are made outside of the time; key hashed, clock read", requests=(50_000, 5_000),
 )  # fmt: skip

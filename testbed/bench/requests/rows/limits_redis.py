@@ -14,7 +14,7 @@ from testbed.bench.requests.redis_server import SETTINGS, command, pipeline, red
 
 @contextmanager
 def contestant(scene: Scene) -> Iterator[Slice]:
-    """A limiter of the package."""
+    """Yield a fixed window of the package, in a Redis in which each key has its count."""
     from limits import RateLimitItemPerDay
     from limits.storage import RedisStorage
     from limits.strategies import FixedWindowRateLimiter
@@ -43,6 +43,6 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "one at a time", "limits on Redis", contestant, 2,
+    "one at a time", "limits on Redis", contestant, place=2,
     note=f"limits {version('limits')}, redis-py {version('redis')}, fixed window a day; {SETTINGS}",
 )  # fmt: skip

@@ -50,4 +50,4 @@ def contestant(scene: Scene) -> Iterator[Slice]:
         yield decide
 
 
-ENTRY = Entry("one at a time", "Redis, Lua GCRA", contestant, 0, note=SETTINGS)
+ENTRY = Entry("one at a time", "Redis, Lua GCRA", contestant, place=0, note=SETTINGS)
