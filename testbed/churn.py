@@ -22,14 +22,16 @@ MOST_FLOWS = 100_000
 
 
 class ChurnTable(Table):
-    """Many limiters, each with a few flows."""
+    """Many limiters, each with a few flows that come and go."""
 
     limiters: Annotated[int, Field(ge=1, le=20_000)]
+    """The number of limiters; more than 250 need the simulator."""
     most: Annotated[int, Field(ge=1, le=1000)]
     """Most flows of a limiter; the least is 0."""
     every: Duration
     """Time between two starts of flows, each at a random limiter."""
     life: Duration
+    """The time from the start of a flow to its end."""
     fill: Duration | None = None
     rtt: Duration
     loss: Probability = 0.0

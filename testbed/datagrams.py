@@ -41,14 +41,18 @@ class UdpTable(Table):
     limiter: Places
     count: Annotated[int, Field(ge=1, le=100_000)] = 1
     rate: Rate | None = None
-    """Rate of each source."""
+    """IP rate of each source. On the testbed, all together send at most 20,000 packets/s."""
     period: Duration | None = None
+    """The time between two bursts, in the place of a rate."""
     size: Size = MTU
     """Length of the IP packet."""
     burst: Annotated[int, Field(ge=1, le=_MOST_BURST)] = 1
+    """The packets that are sent at one moment."""
     on: Duration | None = None
+    """The time for which a source sends, before it is silent for `off`."""
     off: Duration | None = None
     ports: Literal["one", "each-packet"] = "one"
+    """Whether a source has one port, or another one for each packet."""
     start: Duration = 0
     end: Duration | None = None
     rtt: Duration = 0

@@ -1,7 +1,7 @@
 """The tables of an experiment's TOML file, and the bounds of each key.
 
 Units as in drld: rates bytes/s, sizes bytes, times nanoseconds, unless a name says otherwise.
-docs/testbed.md explains the keys; `testbed.experiment_checks` has the rules that concern several.
+docs/testbed.md explains the network. `testbed.experiment_checks` has rules for several keys.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class GossipTable(Table):
     branching: Annotated[int, Field(ge=1)] | None = None
     interval: Interval = 50_000_000
     rtt: Duration = 0
+    """The round-trip time between limiters."""
     loss: Probability = 0.0
+    """The part of the messages between limiters that is lost."""
     jitter: Duration = 0
     """Largest random extra delay of a message; simulator only, as is the next key."""
     duplicate: Probability = 0.0
@@ -117,11 +119,15 @@ class FlowsTable(PathTable):
     egress: bool = False
     """Whether the limiter's own host is the sender; testbed only."""
     count: Annotated[int, Field(ge=1, le=10_000)]
+    """The flows of the group; they share the bottleneck of `rate` and `queue`."""
     start: Duration = 0
+    """The time at which the flows begin, in each period."""
     spread: Annotated[Duration, Field(ge=1)] = START_SPREAD_NS
     """Largest random delay of each flow's start."""
     end: Duration | None = None
+    """The time at which the flows end, in each period; None: they do not end."""
     period: Duration | None = None
+    """The time after which the flows begin again; None: they do not."""
 
 
 class ExperimentTable(Table):
@@ -130,8 +136,11 @@ class ExperimentTable(Table):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,40}$")]
     description: str = ""
     seconds: Annotated[float, Field(gt=0, le=3600)]
+    """The length of a run, s, with the warm-up."""
     warmup: Stepped = 0
+    """The beginning of a run that is not measured."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 1
+    """The runs of each allocator. Run n of all has the same start times and losses."""
     seed: Annotated[int, Field(ge=0)] = 1
     allocators: Annotated[list[AllocatorName], Field(min_length=1)]
     window: Size | None = None

@@ -39,6 +39,7 @@ TITLES = {
     "fps": "Flow proportional share (FPS)",
     "fps-random-drop": "FPS with random drop",
     "fps-paper": "Flow proportional share as the paper prints it",
+    "adaptive": "Shares by recent rates and backlogs (adaptive)",
 }
 STYLE: dict[Any, Any] = {
     "font.size": 10,

@@ -19,6 +19,7 @@ LINES = {
     "fps-paper": ("#0072b2", ":"),
     "fair": ("#009e73", "-"),
     "fps-random-drop": ("#d55e00", (0, (5, 2))),
+    "adaptive": ("#56b4e9", "-"),
 }
 """Colour and dashes of each allocator."""
 _ORDER = ("join", "leave", "bottleneck", "release", "limit", "death", "return")

@@ -69,7 +69,9 @@ class WebTable(PathTable):
     """A web server behind a limiter, and the demand for it."""
 
     requests: Requests | None = None
+    """Requests/s, as a Poisson process."""
     concurrent: Concurrent | None = None
+    """The clients that ask for one object after another."""
     sizes: SizesTable
     start: Duration = 0
     end: Duration | None = None

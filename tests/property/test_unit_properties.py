@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from drld.allocators import ALLOCATORS
-from drld.allocators.base import InForce
+from drld.allocators.base import Allocation, InForce
 from drld.allocators.fair_flows import LEAST_FLOW_RATE
 from drld.estimate.demand import DemandEstimator
 from drld.limiter import Limiter
@@ -34,22 +34,29 @@ def alone(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enf
     return lambda measured, _, now_ns: limiter.tick(measured, now_ns).enforcement
 
 
-def beside_others(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enforcement]:
-    """The enforcement of an allocator whose peers want a part of the limit, or have a weight."""
+def allocations(allocator: str, scale: int) -> Callable[[Measurement, float], Allocation]:
+    """Allocate beside peers that want a part of the limit, or have a weight."""
     plain, item = policy(allocator), UNITS[scale].item
     rate, burst = scale * plain.rate, scale * plain.burst
-    limit = InForce(rate, burst, rate / 4, burst / 4, interval_ns=TICK_NS, item=item)
+    whole = {"whole_rate": rate, "whole_burst": burst}
+    limit = InForce(rate, burst, rate / 4, burst / 4, interval_ns=TICK_NS, item=item, **whole)
     estimator = DemandEstimator(plain.ewma, item)
     kind = ALLOCATORS[allocator]
     made = kind(plain.parameters)
     most = 3.0 if kind.quantity is Quantity.WEIGHT else rate
 
-    def enforced(measured: Measurement, part: float, _: int) -> Enforcement:
+    def allocate(measured: Measurement, part: float) -> Allocation:
         demand, _evicted = estimator.update(measured)
-        found = replace(view(part * most), told=part, news_ns=4 * TICK_NS)
-        return made.allocate(demand, found, limit, TICK_NS).enforcement
+        found = replace(view(part * most), told=part * most, news_ns=4 * TICK_NS)
+        return made.allocate(demand, found, limit, TICK_NS)
 
-    return enforced
+    return allocate
+
+
+def beside_others(allocator: str, scale: int) -> Callable[[Measurement, float, int], Enforcement]:
+    """The enforcement of an allocator whose peers want a part of the limit, or have a weight."""
+    allocate = allocations(allocator, scale)
+    return lambda measured, part, _: allocate(measured, part).enforcement
 
 
 def measured(rng: Random, scale: int) -> Measurement:
@@ -100,3 +107,15 @@ def test_a_limit_in_another_unit_is_enforced_alike(
         for expected, found in zip(tokens(plain, 1), tokens(coarse, SCALE), strict=True):
             # A record says whole tokens; that of a guard is rounded twice.
             assert found == pytest.approx(SCALE * expected, rel=1e-9, abs=2 * SCALE)
+
+
+@pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
+def test_peers_are_told_a_rate_in_the_unit_or_a_weight_without_one(allocator: str) -> None:
+    values = []
+    for scale in UNITS:
+        rng, allocate = Random(1), allocations(allocator, scale)
+        values.append([allocate(measured(rng, scale), 0.5).value for _ in range(60)])
+    plain, coarse = values
+    assert max(plain) > 0
+    told = SCALE if ALLOCATORS[allocator].quantity is Quantity.RATE else 1
+    assert coarse == pytest.approx([told * value for value in plain], rel=1e-3)

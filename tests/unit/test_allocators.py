@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from drld.allocators import ALLOCATORS
 from drld.allocators.base import Allocator
 from drld.capture.kernel_layout import record
-from drld.model import GlobalView, Quantity
+from drld.model import GlobalView
 from drld.units import BYTES
 
 from ..factories import MBIT, TICK_NS, demand, view
@@ -103,13 +102,6 @@ def test_the_guard_of_grd_lets_a_flow_begin_where_there_is_no_share() -> None:
         allocation = guarded.allocate(IDLE, view(20 * MBIT), limit, TICK_NS)
         assert allocation.enforcement.fill_rate == 0
         assert allocation.enforcement.depth == 12 * BYTES.item
-
-
-def test_every_allocator_shares_rates_or_weights() -> None:
-    rates = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.RATE}
-    assert rates == {"ctb", "static", "gtb", "grd", "adaptive"}
-    weights = {name for name, it in ALLOCATORS.items() if it.quantity is Quantity.WEIGHT}
-    assert weights == {"fair", "fps", "fps-random-drop", "fps-paper"}
 
 
 @pytest.mark.parametrize(

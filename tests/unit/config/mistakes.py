@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from drld.allocators import ALLOCATORS
+from drld.capture.registered.limit_table import PacketLimitTable
 from tests.unit.config.good import GOOD, LIMIT, changed, with_limit_key, with_match
 
 NAME = "a name: 1 to 64 letters, digits, dots, dashes or underscores"
@@ -19,9 +21,7 @@ FLOW = (
     '"5-tuple", "source", or "source" with prefix lengths: "source/24" for IPv4 (1 to 32), '
     '"source/24/56" for IPv4 and IPv6 (1 to 128)'
 )
-ALLOCATOR = (
-    "an allocator: one of ctb, static, gtb, grd, fair, fps, fps-random-drop, fps-paper, adaptive"
-)
+ALLOCATOR = f"an allocator: one of {', '.join(ALLOCATORS)}"
 PROTOCOL = (
     "a protocol number from 0 to 255, or one of icmp, igmp, ipip, tcp, udp, dccp, ipv6, gre, esp, "
     "ah, icmpv6, ospf, vrrp, sctp, udplite"
@@ -31,10 +31,7 @@ NO_PORTS = "must be left out unless protocol is one of tcp, udp, sctp, udplite"
 TABLES = (
     "known here: limiter, http, gossip, probes, registry, peer, limit, packets, requests, broker"
 )
-LIMIT_KEYS = (
-    "known here: id, name, unit, rate, burst, match, allocator, interval, ewma, mode, on_failure, "
-    "excess, shares, weights, flow"
-)
+LIMIT_KEYS = f"known here: {', '.join(PacketLimitTable.model_fields)}"
 KINDS = (
     "limit[0].match: must have the keys of packets (in, out, source, destination, protocol, "
     "source_port, destination_port, mark) or of requests (namespace, where, per) or of messages "
