@@ -39,7 +39,8 @@ from drld.planes import registered
     type=click.Path(readable=False),  # To connect says why it fails, whatever the reason is.
     envvar="DRLD_CONTROL",
     metavar="PATH",
-    help="Control socket of the daemon; default: $DRLD_CONTROL, else the only one in /run/drld.",
+    help="Control socket of the daemon; default: $DRLD_CONTROL, else the only one in /run/drld "
+    "and $XDG_RUNTIME_DIR/drld.",
 )
 @click.version_option(__version__, message="drlctl %(version)s")
 @click.pass_context

@@ -206,16 +206,17 @@ def find_socket(given: str | None) -> Path:
     if given:
         return Path(given)
     own = os.environ.get("XDG_RUNTIME_DIR")
-    found = _sockets(RUN_DIRECTORY)
-    if own:  # This user may have started a daemon.
-        found += _sockets(Path(own, "drld"))
+    # The user of $XDG_RUNTIME_DIR may have started a daemon.
+    folders = [RUN_DIRECTORY, *([Path(own, "drld")] if own else [])]
+    found = [path for folder in folders for path in _sockets(folder)]
     if len(found) > 1:
         found = [path for path in found if _may_be_control(path)] or found
     if len(found) > 1:
         listed = ", ".join(map(str, found))
         raise click.UsageError(f"several daemons run here; choose one with --socket: {listed}")
     if not found:
-        raise Refused(f"no control socket in {RUN_DIRECTORY}: is drld running? (see also --socket)")
+        searched = " or ".join(map(str, folders))
+        raise Refused(f"no control socket in {searched}: is drld running? (see also --socket)")
     return found[0]
 
 

@@ -279,7 +279,10 @@ def claim(
         return Claim(sock, path, identity)
     except OSError as error:
         sock.close()
-        raise _refusal(key, path, error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        if isinstance(error, PermissionError) and key == "limiter.control":
+            reason += "; set limiter.control, or the variable XDG_RUNTIME_DIR"
+        raise _refusal(key, path, reason) from error
     except ConfigError:
         sock.close()
         raise

@@ -166,7 +166,9 @@ class Daemon:
         self._history.started(limits, time.time())
         await self._history.write()
         self._manager.tell_ready()
-        ready = f"ready: limits: {limits}, {datapath['reason']}"
+        # The reason for nfqueue has the words of other tools; the status keeps them.
+        short = datapath["name"] == "nfqueue"
+        ready = f"ready: limits: {limits}, {'nfqueue' if short else datapath['reason']}"
         fields = event("daemon.ready", limits=limits, datapath=datapath["name"])
         log.info("%s", ready, extra=fields)
         self._events.add("daemon", ready)

@@ -19,7 +19,7 @@ import trio
 from drld.config import remarks
 from drld.daemon.history import History
 from drld.daemon.origin import Origin
-from drld.daemon.running_plane import RunningPlane
+from drld.daemon.running_plane import RunningPlane, host_remarks
 from drld.engine import Engine
 from drld.errors import DatapathError
 from drld.fleet_rates import FleetRates
@@ -110,7 +110,8 @@ class Enforcer:
 
     def log_remarks(self) -> None:
         """Log what could be better in the configuration in force, each remark once."""
-        before, self._remarks = self._remarks, remarks(self.engine.spec)
+        spec = self.engine.spec
+        before, self._remarks = self._remarks, [*remarks(spec), *host_remarks(spec)]
         for line in self._remarks:
             if line not in before:
                 key = line.partition(":")[0]

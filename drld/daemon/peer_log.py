@@ -9,6 +9,7 @@ subject change without end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from drld.config_difference import differences
@@ -23,6 +24,13 @@ from drld.log_event import event, with_left_out
 from drld.model import NS_PER_S
 
 QUIET_NS = 10 * NS_PER_S
+ACQUAINTANCE_NS = 10 * NS_PER_S
+"""A running peer is heard within this time: handshakes are repeated for some seconds."""
+_LEAST_REFUSED = 10
+"""Fewer refused datagrams may be left over from a restart."""
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+_OF_KEYS = ("key", "tag")
+"""Reasons to refuse a datagram whose sender has another key."""
 
 _FABRICS = {fabric.kind: name for name, fabric in FABRICS.items()}
 _GONE = {State.DEAD: "is dead: no limiter hears from it", State.LEFT: "has left"}
@@ -39,7 +47,9 @@ class Notice(NamedTuple):
 class PeerLog:
     """Remembers what was seen of the peers."""
 
-    def __init__(self) -> None:
+    def __init__(self, rejected: Mapping[str, int] = _NOTHING) -> None:
+        """`rejected` counts the refused datagrams of the gossip socket, by reason."""
+        self._rejected = rejected
         self._gone: dict[str, State] = {}
         self._disagreeing: dict[str, list[str]] = {}
         self._versions: dict[str, int] = {}
@@ -47,6 +57,10 @@ class PeerLog:
         self._fabrics: dict[str, str] = {}
         """Other fabrics that were seen, by peer."""
         self._isolated = False
+        self._began_ns: int | None = None
+        """Time of the first look, ns."""
+        self._keys_judged = False
+        """Whether a peer was heard, or the line about keys is logged."""
         self._throttle: EventThrottle[Notice] = EventThrottle(1, QUIET_NS)
         self._config_digest: ConfigDigest | None = None
         """The digest in force. A reload replaces it, and limits are compared from scratch."""
@@ -65,6 +79,7 @@ class PeerLog:
     def _changes(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
         yield from self._other_versions(engine.node.transport.other_versions)
         yield from self._other_fabrics(engine)
+        yield from self._other_keys(engine, now_ns)
         probes = engine.node.probes
         if probes is None:
             return
@@ -110,6 +125,25 @@ class PeerLog:
                     event("peer.fabric", peer, peer=peer, old=own, new=fabric),
                 )
         self._fabrics = found
+
+    def _other_keys(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
+        """Say once that this limiter hears no peer, because it refuses what they send."""
+        if self._began_ns is None:
+            self._began_ns = now_ns
+        if self._keys_judged or now_ns - self._began_ns < ACQUAINTANCE_NS:
+            return
+        membership = engine.membership
+        if membership.connected(now_ns) or membership.unnamed:
+            self._keys_judged = True
+            return
+        refused = sum(self._rejected.get(reason, 0) for reason in _OF_KEYS)
+        if refused >= _LEAST_REFUSED:
+            self._keys_judged = True
+            yield Notice(
+                f"no peer is heard, and {refused} datagrams were refused: the keys or the names "
+                "differ: compare drlctl keys list on all hosts",
+                event("fleet.keys", refused=refused),
+            )
 
     def _verdicts(self, engine: Engine, probes: Probes) -> Iterator[Notice]:
         if not engine.node.judged:

@@ -92,6 +92,12 @@ class RunningPlane(Plane):
         return None
 
 
+def host_remarks(spec: LimiterSpec) -> list[str]:
+    """The remarks of all planes on a configuration at this host."""
+    found = (getattr(module, "remarks", None) for module in registered("daemon"))
+    return [line for remarks in found if remarks for line in remarks(spec)]
+
+
 def running_planes(context: PlaneContext, spec: LimiterSpec) -> list[RunningPlane]:
     """The planes that a daemon with this configuration runs."""
     planes = (module.plane(context, spec) for module in registered("daemon"))

@@ -32,7 +32,7 @@ class Ticker:
         self._enforcer = enforcer
         self._events = events
         self._manager = manager
-        self._peer_log = PeerLog()
+        self._peer_log = PeerLog(enforcer.transport.rejected)
 
     async def run(self) -> None:
         """Tick until cancelled; a change of the configuration may change when the next is due."""

@@ -18,6 +18,7 @@ configuration, daemon, `drlctl` and control API. A plane may leave out all but t
 - `metrics.samples`: figures for `GET /metrics`; takes the backend, and returns samples;
 - `panels.PANELS`: charts of the page (`drld.planes.panels`);
 - `daemon.plane`: the plane in a daemon, with its tasks and servers (`drld.daemon.running_plane`);
+- `daemon.remarks`: as `remarks.remarks`, on what a configuration needs of the host;
 - `doctor.findings`: findings of `drlctl doctor`, from its facts (`drld.doctor.finding`).
 """
 

@@ -114,6 +114,23 @@ def test_a_limiter_without_answers_is_isolated_and_still_follows_updates() -> No
     assert entry.last.in_force.rate == pytest.approx(FIRST.policy.rate)
 
 
+def test_a_limiter_that_refuses_all_its_peers_says_once_that_the_keys_differ() -> None:
+    bench = Bench(spec(FIRST, peers=("b",), probes=ProbeSpec()))
+    peer_log = PeerLog(bench.transport.rejected)
+
+    def lines(second: int) -> list[str]:
+        found = texts(peer_log.lines(bench.engine, second * NS_PER_S))
+        return [line for line in found if "keys" in line]
+
+    bench.transport.rejected["tag"] = 12
+    assert lines(0) == lines(9) == []
+    assert lines(10) == [
+        "no peer is heard, and 12 datagrams were refused: the keys or the names differ: compare "
+        "drlctl keys list on all hosts"
+    ]
+    assert lines(30) == []
+
+
 def test_a_limiter_that_stops_detaches_first_and_says_farewell_once() -> None:
     bench = probing()
     bench.transport.control.clear()

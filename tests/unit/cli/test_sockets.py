@@ -129,11 +129,14 @@ async def test_the_only_socket_is_chosen(control: Path, monkeypatch: pytest.Monk
 def test_a_directory_without_sockets_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     for directory in (tmp_path, tmp_path / "missing"):
         monkeypatch.setattr(client, "RUN_DIRECTORY", directory)
         assert refused(invoke("status")) == (
             f"drlctl: no control socket in {directory}: is drld running? (see also --socket)\n"
         )
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/own")
+    assert f"no control socket in {directory} or /own/drld: is" in refused(invoke("status"))
 
 
 def test_several_sockets_require_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,10 @@ def test_the_example_draws_no_remark() -> None:
     assert remarks(example()) == []
 
 
-def test_check_prints_remarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_remarks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drld.daemon.command_line.host_remarks", lambda _: [])
     file = tmp_path / "drld.toml"
     file.write_text(SLOW)
     assert main(["--config", str(file), "--check"]) == 0

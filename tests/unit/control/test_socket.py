@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import stat
 from collections.abc import Callable
@@ -42,6 +43,21 @@ async def test_a_live_daemon_is_not_pushed_aside(daemon: FakeDaemon, path: Path)
             f"limiter.control: {path}: another daemon answers there; stop it, or use another path"
         ]
         assert (await http_client.get("/v1/status")).status_code == 200
+
+
+async def test_a_folder_that_is_not_the_user_s_has_a_remedy(
+    daemon: FakeDaemon, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ConfigError) as caught:
+        await serve(daemon, path)
+    assert caught.value.problems == [
+        f"limiter.control: {path}: Permission denied; set limiter.control, or the variable "
+        "XDG_RUNTIME_DIR"
+    ]
 
 
 def make_file(path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_reload_that_is_asked_for_too_early_waits_for_the_start() -> None:
 
 def test_a_check_whose_result_cannot_be_written_fails_with_one_line(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
-    file.write_text(GOOD)
+    file.write_text(GOOD.replace('"eth1"', '"lo"'))
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "drld", "--check", "--config", str(file)],

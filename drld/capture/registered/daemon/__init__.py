@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from drld.capture.registered.daemon.packet_plane import PacketPlane
+from drld.capture.registered.daemon.remarks import remarks
 from drld.daemon.running_plane import PlaneContext
 from drld.spec import LimiterSpec
+
+__all__ = ["plane", "remarks"]
 
 
 def plane(context: PlaneContext, spec: LimiterSpec) -> PacketPlane:

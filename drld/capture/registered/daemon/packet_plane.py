@@ -8,6 +8,7 @@ on packets. The choice then lasts until the daemon ends.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from drld.capture.nfqueue.firewall import remove_rules
 from drld.capture.spec import Match, PacketsSpec
 from drld.control.schema.status import DatapathReport
 from drld.daemon.running_plane import PlaneContext, RunningPlane
+from drld.doctor.facts.host import CAP_NET_ADMIN, capabilities
 from drld.errors import DatapathError, DrldError
 from drld.log_event import event
 from drld.police.no_datapath import NoDatapath
@@ -92,7 +94,7 @@ class PacketPlane(RunningPlane):
         """
         automatic = spec.plane(PacketsSpec).datapath == "auto"
         if automatic and not _on_packets(spec) and any(it.serves for it in spec.planes):
-            reason = "it has no limits on packets, and its other planes need no datapath"
+            reason = "no datapath, as no limit is on packets"
             self._attach_none(reason, attach)
             return
         try:
@@ -143,6 +145,12 @@ class PacketPlane(RunningPlane):
         try:
             attach()
         except DatapathError as error:
+            if _is_powerless():
+                raise DatapathError(
+                    "limits on packets need root, or the capabilities in drld.service: "
+                    "this process lacks CAP_NET_ADMIN",
+                    error.limits,
+                ) from error
             if spec.plane(PacketsSpec).datapath != "auto":
                 raise
             self.datapath = self._nfqueue(spec)
@@ -179,6 +187,12 @@ class PacketPlane(RunningPlane):
             timestamps=packets.timestamps,
             wall=time.time_ns,
         )
+
+
+def _is_powerless() -> bool:
+    """Whether this process lacks the capability without which the host refuses any datapath."""
+    held = capabilities(os.getpid())
+    return held is not None and not held >> CAP_NET_ADMIN & 1
 
 
 def _on_packets(spec: LimiterSpec) -> list[LimitSpec]:
