@@ -43,6 +43,9 @@ MAX_ALIAS_BYTES = 1 << 20
 """The most memory of a connection's aliases, bytes; each counts as its topic and `ALIAS_BYTES`."""
 ALIAS_BYTES = 128
 """The memory of an alias beside its topic, bytes."""
+MAX_UNRELEASED = 1024
+"""The most messages of QoS 2 without PUBREL that a connection remembers, some 100 kB: all 65,535
+identifiers would take 6 MB. Brokers have far fewer under way (mosquitto: 20)."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 2, 3, 5, 6, 14, 15
 _NAMES = {
@@ -96,7 +99,7 @@ class MqttReader:
         self._dropped: set[int] = set()
         """The identifiers of dropped messages of QoS 2 that wait for PUBREL."""
         self._unreleased: set[int] = set()
-        """The identifiers of all messages of QoS 2 without PUBREL (MQTT 3.1.1)."""
+        """The identifiers of messages of QoS 2 without PUBREL (MQTT 3.1.1)."""
 
     @property
     def held(self) -> int:
@@ -200,7 +203,8 @@ class MqttReader:
                     return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
                 if flags & 8 and identifier in self._unreleased:
                     return Frame(b"", end, None, _OVERTAKES)
-                self._unreleased.add(identifier)
+                if len(self._unreleased) < MAX_UNRELEASED:
+                    self._unreleased.add(identifier)
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
         alias = 0

@@ -6,7 +6,7 @@ import pytest
 
 from drld.errors import FrameError
 from drld.messages.frame import Client, Frame, Place
-from drld.messages.mqtt import MAX_CONNECT, MqttReader, MqttReturns
+from drld.messages.mqtt import MAX_CONNECT, MAX_UNRELEASED, MqttReader, MqttReturns
 from drld.messages.topics import Topic
 from tests.fuzz.targets.mqtt import connect, packet, packets, text
 
@@ -167,6 +167,13 @@ def test_a_message_of_qos_2_that_a_client_repeats_before_pubrel_is_left_out(
     whole = [first, *[b"" if left_out else repeated] * 2, release, repeated]
     assert [frame.data for frame in frames] == whole
     assert [frame.answer for frame in frames] == [b""] * 5
+
+
+def test_a_client_that_never_releases_its_messages_takes_bounded_memory() -> None:
+    reader = connected(4)
+    for identifier in range(1, 65_536):
+        one(reader, packet(0x34, text(b"t"), identifier.to_bytes(2, "big")))
+    assert len(reader._unreleased) == MAX_UNRELEASED
 
 
 def test_half_an_identifier_repeats_no_dropped_message() -> None:
