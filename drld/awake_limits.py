@@ -1,6 +1,8 @@
 """The awake limits of an engine: those that it has work for.
 
-Most are ticked whenever they are due. Where no record depends on a limit's ticks
+Once a gossip interval the engine *looks*: it asks the datapaths which sleeping limits had traffic.
+
+Most awake limits are ticked whenever they are due. Where no record depends on a limit's ticks
 (`Limiter.only_measures`), the limits take turns: each look ticks at most `IN_TURN` of them. So ten
 thousand limits in use leave time for their traffic. Operators then see each as it was up to 50 s
 ago, and peers hear of it as rarely. One that operators watch is ticked whenever it is due.

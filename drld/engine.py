@@ -40,7 +40,7 @@ from drld.planes.plane import Plane
 from drld.spec import LimiterSpec, LimitSpec
 
 GOSSIP = "[gossip]"
-"""Stands for the settings of the fabric where the name of a limit is expected."""
+"""The name of the fabric's settings, in lists that otherwise name limits."""
 MOST_TICKED = 512
 """The most limits that one tick of the engine goes through: some 30 to 70 ms. A change of the peers
 wakes all limits, and ten thousand take more than a second. A limiter that did not read its sockets
@@ -55,11 +55,11 @@ class Engine:
     ) -> None:
         self.limits: dict[int, ManagedLimit] = {}
         self.unknown_limit: Counter[str] = Counter()
-        """Number of updates of limits that are not configured here, by peer."""
+        """The number of updates of limits that are not configured here, by peer."""
         self._planes = planes
         self._started = False
         self._peers_changed = False
-        """Whether other peers are connected than at the last look."""
+        """Whether the set of connected peers has changed since the last look."""
         self.node = Node(spec, transport, rng, self)
         kinds = (fabric.kind for fabric in FABRICS.values())
         self.node.handlers |= dict.fromkeys(kinds, self._take_updates)
@@ -69,12 +69,12 @@ class Engine:
         self._by_name: dict[str, ManagedLimit] = {}
         self._look_interval_ns = spec.gossip.interval_ns
         self._look_due_ns = 0
-        """Time of the next look for limits that must wake up, ns."""
+        """The time of the next look for limits that must wake up, ns."""
         self._looked_ns = 0
         """Time at which the last look was due, ns. A limit that wakes up is due then at the
         earliest, so its ticks coincide with looks."""
         self._looks_ns = (0, 0)
-        """Times of the look before the last, and of the last, ns."""
+        """The times of the look before the last one, and of the last one, ns."""
 
     @property
     def spec(self) -> LimiterSpec:
@@ -152,7 +152,7 @@ class Engine:
             plane.on_peer_change()
 
     def next_due_ns(self) -> int:
-        """Time at which the next tick is due, ns."""
+        """Return the time at which the next tick is due, ns."""
         return min(
             self._look_due_ns,
             self.node.round_due_ns,
@@ -160,7 +160,7 @@ class Engine:
         )
 
     def limit_id(self, name: str) -> int:
-        """The id of the limit of this name.
+        """Return the id of the limit of this name.
 
         Raises:
             KeyError: there is none.
@@ -194,9 +194,9 @@ class Engine:
         return ticks
 
     def counted(self, limit_id: int, now_ns: int) -> Counts | None:
-        """The totals of a limit; None: there is no such limit. One that is quiescent has those of
-        now, as nothing came since its last tick. Another one is ticked when it is due, so that
-        whoever asks again finds recent totals."""
+        """Return the totals of a limit; None: there is no such limit. A quiescent limit has the
+        totals of now, as nothing came since its last tick. From now on another limit is ticked when
+        it is due, so the next call finds recent totals."""
         managed = self.limits.get(limit_id)
         if managed is None:
             return None
@@ -208,7 +208,8 @@ class Engine:
         return Counts(limit_id, False, counted_ns, totals.forwarded_tokens, totals.dropped_tokens)
 
     def disagreements(self) -> dict[str, list[str]]:
-        """Peers with another configuration, each with the names of the limits that differ.
+        """Return the peers with another configuration, each with the names of the limits that
+        differ.
 
         `GOSSIP` stands for the settings of the fabric. The list is empty until the differing
         limits are found.
@@ -324,7 +325,7 @@ class Engine:
     def _records(
         self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int
     ) -> dict[Plane, list[tuple[LimitSpec, Enforcement]]]:
-        """The limits and records with which to attach each plane's datapath.
+        """Return the limits and records with which the engine attaches each plane's datapath.
 
         A limit that is kept has the record of its last tick, and another limit its static share.
         """
@@ -350,7 +351,7 @@ class Engine:
         raise DatapathError(reason, {limit.id: reason})
 
     def _kept(self, spec: LimiterSpec) -> dict[int, ManagedLimit]:
-        """The running limits whose knowledge still applies after a reload."""
+        """Return the running limits whose knowledge still applies after a reload."""
         if self.spec.gossip != spec.gossip:
             return {}
         running = [(limit.policy, self.limits.get(limit.id)) for limit in spec.limits]
@@ -361,7 +362,7 @@ class Engine:
         }
 
     def _adopt(self, kept: Mapping[int, ManagedLimit], now_ns: int) -> None:
-        """Have the limits of the configuration from now on."""
+        """Run the limits of the configuration from now on."""
         spec = self.spec
         limits = {}
         for limit in spec.limits:
@@ -385,7 +386,7 @@ class Engine:
         self._look_due_ns = now_ns + self._look_interval_ns
 
     def _set_peers(self, limits: Collection[int]) -> None:
-        """Have these limits take over their policies and the peers that there are now.
+        """Make these limits take over their policies and the present peers.
 
         The next look ticks these limits.
         """
@@ -400,7 +401,7 @@ class Engine:
         self._tell_planes(limits)
 
     def _tell_planes(self, limits: Iterable[int]) -> None:
-        """Have the planes know the peers, and the share of each of these limits among them."""
+        """Tell the planes the peers, and the share of each of these limits among them."""
         for limit_id in limits:
             managed = self.limits[limit_id]
             managed.datapath.set_share(limit_id, managed.limiter.initial())

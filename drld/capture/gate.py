@@ -28,27 +28,27 @@ from drld.spec import LimitSpec
 _IN = Direction.IN  # a name is faster than the member of an enumeration
 
 MEMORY = 8192
-"""Entries of the cache, about 4 MB."""
+"""The most entries of the cache: about 4 MB."""
 
 _SLOTS = 1 << 14
-"""Bytes of the table that recognizes the second packet of a flow."""
+"""The length of the table that recognizes the second packet of a flow, bytes."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Packets that were not plain; a packet may be in several counts."""
+    """The numbers of packets that were not plain; several numbers may count one packet."""
 
     truncated: int = 0
-    """Packets with headers beyond the copied bytes, or with too many extension headers."""
+    """The packets with headers beyond the copied bytes, or with too many extension headers."""
     malformed: int = 0
-    """Packets that contradict themselves."""
+    """The packets whose fields contradict each other."""
     fragments: int = 0
     unmatched: int = 0
-    """Packets that fell under no limit and were forwarded."""
+    """The packets under no limit, which are forwarded."""
 
 
 class Gate(PolicerSet):
-    """A set of limits, and the verdicts that they give on packets."""
+    """The limits on packets, which give a verdict on each packet."""
 
     def __init__(
         self,
@@ -56,8 +56,9 @@ class Gate(PolicerSet):
         memory: int = MEMORY,
         policer: Callable[[Policy, Enforcement, int], Policer] = Policer,
     ) -> None:
-        """`rng` decides random drops; `memory` is the number of entries of the cache; `policer`
-        makes the policer of a limit from its policy, its first record and the time, ns."""
+        """Begin without limits. `rng` decides random drops. `memory` is the most entries of the
+        cache. `policer` makes the policer of a limit from its policy, its first record and the
+        time, ns."""
         super().__init__(policer)
         self.counts = Counts()
         self._rng = rng
@@ -115,7 +116,8 @@ class Gate(PolicerSet):
         return police(policers, flow, length, now_ns, self._rng, capable=capable)
 
     def _met_before(self, key: Hashable) -> bool:
-        """Whether the last packet in this key's slot of the table had, by 8 bits, the same key."""
+        """Return whether the last packet in this key's slot of the table had the same key; 8 bits
+        are compared."""
         fingerprint = hash(key)
         slot, tag = fingerprint % _SLOTS, fingerprint >> 32 & 0xFF
         met = self._met[slot] == tag

@@ -27,7 +27,8 @@ _HEADERS = (
     "DROPPED",
 )
 _OF_WAITS = ("WAITING", "P50", "P95", "P99")
-"""Items that wait, and their access delay over the last minute."""
+"""The columns of limits whose items wait: their number, and percentiles of their access delay over
+the last minute."""
 
 
 @click.command()

@@ -29,7 +29,7 @@ def address(scope: Scope) -> str:
 
 
 class RateLimitMiddleware:
-    """Asks a limiter about each request."""
+    """ASGI middleware that asks a limiter about each request of HTTP."""
 
     def __init__(
         self,

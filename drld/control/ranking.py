@@ -1,4 +1,4 @@
-"""The limits that a client looks at: the first few by some order, and those that match a name.
+"""The limits that a client asks for: the first few by some order, and those that match a name.
 
 A live view of 10,000 limits shows 20. So the daemon compares all of them, some hundred between two
 turns of other tasks, and makes reports of those 20 alone.
@@ -18,7 +18,7 @@ from drld.control.turns import Turns
 
 SORT_KEYS: tuple[str, ...] = get_args(SortKey)
 _BATCH = 500
-"""Limits that are compared in one turn: about 1 ms."""
+"""The limits that are compared in one turn of the event loop: about 1 ms."""
 _MOST = 2**32
 
 
@@ -32,13 +32,13 @@ class Rank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The limits that a query such as `sort=demand&count=20` asks for."""
+    """A query for limits, such as `sort=demand&count=20`."""
 
     sort: SortKey = "name"
     name: str = ""
-    """Part of the limit's name, in any case; empty: any limit."""
+    """A part of the limit's name, in upper or lower case; empty: the query wants any limit."""
     skip: int = 0
-    """Limits before the first that is wanted."""
+    """The number of limits that come before the first one of the answer."""
     count: int = _MOST
 
     @classmethod
@@ -66,7 +66,8 @@ class Selection:
         )
 
     async def ids(self, ranks: Iterable[Rank], turns: Turns) -> tuple[list[int], int]:
-        """The ids of the limits that are wanted, in their order, and how many match the name."""
+        """Return the ids of the wanted limits, in their order, and the number of limits that match
+        the name."""
         found: list[Rank] = []
         matching = 0
         rest = iter(ranks)

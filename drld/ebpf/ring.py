@@ -16,13 +16,13 @@ from typing import Any
 from drld.ebpf.bpf import RINGBUF, Map
 
 HEADER = "8x"
-"""A record's header, in the notation of `struct`."""
+"""The header of a record, in the notation of `struct`."""
 
 _BUSY = 1 << 31
 
 
 class Ring:
-    """A ring buffer, owned with its map."""
+    """A ring buffer; the object owns its map."""
 
     def __init__(self, name: str, record: Struct, size: int) -> None:
         """Make the map, with `size` bytes, a power of two of pages.
@@ -55,7 +55,7 @@ class Ring:
         self._taken = 0
 
     def take(self) -> Iterator[tuple[Any, ...]]:
-        """Take out all records, up to the first that is still being written.
+        """Take out all records, up to the first one that the kernel still writes.
 
         The records are taken when the iterator is at its end.
         """

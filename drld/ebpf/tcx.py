@@ -28,12 +28,12 @@ from drld.police.direction import Direction
 HOOK = {Direction.IN: bpf.TCX_INGRESS, Direction.OUT: bpf.TCX_EGRESS}
 
 _LOOPBACK = 1
-"""Index of the loopback interface, in every network namespace."""
+"""The index of the loopback interface, in every network namespace."""
 _NO_PROGRAM = 0
 _PREFIX = "drld_"
-"""Beginning of the names of all limiters' programs."""
+"""The beginning of the names of all limiters' programs."""
 _GONE = (errno.ENODEV, errno.ENOENT)
-"""Errors that say that the interface, or the program on it, is gone."""
+"""The errors by which the kernel says that the interface, or the program on it, is gone."""
 
 
 def available() -> bool:
@@ -123,13 +123,13 @@ class Tcx:
 
     @contextmanager
     def _ours(self, index: int, direction: Direction) -> Iterator[list[Program]]:
-        """This limiter's programs on a hook; an empty list if the interface is gone."""
+        """Yield this limiter's programs on a hook; an empty list if the interface is gone."""
         with _programs(index, direction) as programs:
             yield [program for program in programs if program.name() == self._name]
 
 
 def names_of(index: int, direction: Direction) -> list[str]:
-    """The names of all programs on a hook, in the order in which packets meet them.
+    """Return the names of all programs on a hook, in the order in which packets meet them.
 
     Raises:
         OSError, DatapathError: the kernel refuses to answer.
@@ -140,7 +140,7 @@ def names_of(index: int, direction: Direction) -> list[str]:
 
 @contextmanager
 def _programs(index: int, direction: Direction) -> Iterator[list[Program]]:
-    """All programs on a hook; an empty list if the interface is gone."""
+    """Yield all programs on a hook; an empty list if the interface is gone."""
     with ExitStack() as opened:
         programs = []
         for identity in _attached(index, direction):

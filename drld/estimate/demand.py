@@ -20,8 +20,8 @@ class DemandEstimator:
     """Turns each `Measurement` of a limit into its `Demand`."""
 
     def __init__(self, history: float, item: int = BYTES.item) -> None:
-        """`history`: weight that history one second old keeps (the configured EWMA); `item`:
-        typical item of the limit's unit, tokens."""
+        """Begin without history. `history` is the weight that history one second old keeps, 0 to 1
+        (the configured EWMA); `item` is the typical item of the limit's unit, tokens."""
         self._rate = Ewma(history)
         self._item = item
         self._flow_rates = FlowRates(item=item)

@@ -44,7 +44,7 @@ class Cache:
         self._saved: Remembered | None = None
 
     async def keep(self, remembered: Remembered) -> None:
-        """Write this to the file if it changed; `error` says why that failed."""
+        """Write the registry to the file if it has changed; `error` says why the write failed."""
         error = None
         if remembered != self._saved:
             try:

@@ -28,7 +28,8 @@ WORDS = Words("packet", "flow", "forwarded", "dropped", "drops")
 
 
 def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
-    """The packets of a capture, as if they came now; None: it is not IP, so it meets no limit.
+    """Return the packets of a capture, as if they came now. A frame without IP is None: it meets no
+    limit.
 
     `words` are those of `drld.capture.notation`, for all packets, without `size`.
 
@@ -47,7 +48,7 @@ def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
 
 
 class Explainer:
-    """A set of limits, of which those on packets are explained."""
+    """Explains what the limits on packets, among a set of limits, do with a packet."""
 
     def __init__(self, limits: Iterable[LimitSpec], *, misses: bool = True) -> None:
         """Prepare to explain packets.
@@ -67,7 +68,8 @@ class Explainer:
         self._hooks = tuple(dict.fromkeys(hooks))
         self._misses = misses
         self._known: dict[tuple[int, int, bool, FlowKey | None], Explanation] = {}
-        """Verdicts by limit, length, ECN capability, and flow if flows are policed."""
+        """The verdicts found so far, by limit, length, ECN capability, and by flow if flows are
+        policed."""
 
     def explain(
         self,
@@ -75,7 +77,7 @@ class Explainer:
         policing: Callable[[LimitSpec, FlowKey], tuple[Policer, Enforcement]],
         now_ns: int,
     ) -> Iterator[Explanation]:
-        """The verdict of each limit on a packet, in the order in which they check it.
+        """Return the verdict of each limit on a packet, in the order in which the limits check it.
 
         Args:
             packet: the packet.
@@ -85,7 +87,7 @@ class Explainer:
         """
         met = self._met(packet)
         refused: dict[tuple[Direction, str], str] = {}
-        """Hooks at which the packet is dropped, each with the limit that drops it."""
+        """The hooks at which a limit drops the packet, each with the name of this limit."""
         for limit_id in self._limits if self._misses else sorted(met, key=self._places.__getitem__):
             limit, at = self._limits[limit_id], met.get(limit_id)
             if at is None:
@@ -119,7 +121,8 @@ class Explainer:
         return self._known.get((*alike, None)) or self._known.get((*alike, packet.header.flow))
 
     def _met(self, packet: Packet) -> dict[int, tuple[Direction, str]]:
-        """The ids of the limits that a packet falls under, and the hook at which it meets each."""
+        """Return the ids of the limits that a packet falls under, each with the hook at which the
+        packet meets it."""
         return {
             limit.id: (way, name)
             for way, name in packet.crosses or self._hooks

@@ -10,12 +10,12 @@ from drld.client.protocol.limit_table import LimitTable
 from drld.client.protocol.model import Answer, Question
 
 CHUNK = 1024
-"""The most questions that are asked at once: the answers to twice as many fit the buffers of a
-socket, so neither side waits for the other to read."""
+"""The most questions that a client asks at once. The answers to twice as many fit the buffers of a
+socket, so neither side waits until the other reads."""
 
 
 def chunks(questions: Sequence[Question]) -> list[Sequence[Question]]:
-    """Return the questions in parts of `CHUNK`."""
+    """Return the questions in parts of at most `CHUNK`."""
     return [questions[begin : begin + CHUNK] for begin in range(0, len(questions), CHUNK)]
 
 

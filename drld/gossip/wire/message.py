@@ -25,12 +25,12 @@ from drld.gossip.wire.layout import Table, Word
 
 VERSION = 2
 LONG_TAG_SIZE = 16
-"""Bytes: the tag of a numbered message, and the longest that a fleet may choose."""
+"""The length of a numbered message's tag, and the longest tag that a fleet may choose, bytes."""
 MAX_CONTENT = 1152
-"""Bytes of a datagram without its tag. With the longest tag, its packet fits the smallest MTU of
-IPv6 (1280 bytes) with room for a tunnel's header."""
+"""The longest datagram without its tag, bytes. With the longest tag, its packet fits the smallest
+MTU of IPv6 (1280 bytes) with room for a tunnel's header."""
 MAX_DATAGRAM = MAX_CONTENT + LONG_TAG_SIZE
-"""Bytes of the longest datagram."""
+"""The longest datagram with its tag, bytes."""
 
 VERSION_AND_KIND = Word("B", (("version", 4), ("kind", 4)))
 """The first byte of every message."""
@@ -65,7 +65,8 @@ class Codec(ABC, Generic[Body]):
 
     @abstractmethod
     def encode(self, body: Body, key_id: int, number: int) -> bytes:
-        """A datagram without its tag; `number` is the session's, and 0 for kinds without numbers.
+        """Return a datagram without its tag. `number` is the session's, or 0 for a kind without
+        numbers.
 
         Raises:
             ValueError: a field is out of its bounds (an error of the caller).
@@ -73,7 +74,8 @@ class Codec(ABC, Generic[Body]):
 
     @abstractmethod
     def decode_untrusted(self, content: bytes) -> Body:
-        """The message in a datagram without its tag; `head_untrusted` accepted its first bytes.
+        """Return the message in a datagram without its tag; `head_untrusted` accepted its first
+        bytes.
 
         Raises:
             WireError: with the reason of the first field that is out of its bounds.
@@ -107,7 +109,7 @@ class NumberedCodec(Codec[Body]):
 
     @abstractmethod
     def pack(self, body: Body) -> bytes:
-        """The bytes after the header.
+        """Return the bytes after the header.
 
         Raises:
             ValueError: as `encode`.
@@ -115,7 +117,7 @@ class NumberedCodec(Codec[Body]):
 
     @abstractmethod
     def unpack_untrusted(self, data: bytes) -> Body:
-        """The message after a header; its length was checked.
+        """Return the message after a header. `check_length_untrusted` has accepted its length.
 
         Raises:
             WireError: as `decode_untrusted`.
@@ -126,7 +128,7 @@ _CODECS: dict[int, Codec[Any]] = {}
 
 
 def register(codec: Codec[Any]) -> None:
-    """Register the codec for its kind.
+    """Register a codec for its kind.
 
     Raises:
         ValueError: the kind is out of its bounds, or has another codec.
@@ -139,7 +141,7 @@ def register(codec: Codec[Any]) -> None:
 
 
 def codec_of(kind: int) -> Codec[Any]:
-    """The codec of a kind that this limiter sends.
+    """Return the codec of a kind that this limiter sends.
 
     Raises:
         KeyError: the kind has no codec.
@@ -148,7 +150,7 @@ def codec_of(kind: int) -> Codec[Any]:
 
 
 def head_untrusted(datagram: bytes) -> tuple[Codec[Any], int]:
-    """The codec and the key id of a datagram.
+    """Return the codec and the key id of a datagram.
 
     Raises:
         WireError: with the reason `length`, `version` or `kind`.
@@ -165,6 +167,6 @@ def head_untrusted(datagram: bytes) -> tuple[Codec[Any], int]:
 
 
 def number_of(content: bytes) -> int:
-    """The number of a message, of a numbered kind, whose content was decoded."""
+    """Return the number of a decoded message of a numbered kind."""
     number: int = HEADER.read(content)["number"]
     return number
