@@ -26,7 +26,7 @@ _VIA = {
 
 
 def _since(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
-    """Return the option as Unix time, s. The operator gives a duration before now, or a date in UTC.
+    """Return the option as Unix time, s: a duration before now, or a date in UTC.
 
     Raises:
         click.BadParameter: the value is neither.
