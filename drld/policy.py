@@ -18,7 +18,7 @@ class Mode(enum.Enum):
 
     ENFORCE = "enforce"
     SHADOW = "shadow"
-    """Verdicts are counted."""
+    """The datapath counts its verdicts, and lets all traffic pass."""
     PAUSE = "pause"
     """There is no verdict: the record that a limiter gives its datapath drops nothing."""
 
@@ -30,9 +30,9 @@ class Override:
     key: tuple[str, ...]
     """A value for each name that makes the keys."""
     rate: int
-    """Rate of the key's bucket, tokens/s."""
+    """The rate of the key's bucket, tokens/s."""
     burst: int
-    """Depth of the key's bucket, tokens."""
+    """The depth of the key's bucket, tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +42,35 @@ class Keyed:
     bucket: str
     """The kind of bucket that the plane keeps and replicates."""
     max_keys: int
-    """Buckets that one limiter keeps."""
+    """The most buckets that one limiter keeps."""
     overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One limit as a fleet divides it."""
+    """The properties of one limit that all limiters of a fleet use alike."""
 
     id: int
-    """1 to 65535; never reused for another limit while a fleet lives."""
+    """The number of the limit, 1 to 65535; no other limit gets it while the fleet lives."""
     name: str
     rate: int
     """The global limit, tokens/s."""
     burst: int
-    """Depth of the single token bucket that the fleet emulates, tokens; "auto" is resolved."""
+    """The depth of the single token bucket that the fleet emulates, tokens. "auto" is a number
+    here."""
     allocator: str
     parameters: object
     """The allocator's own frozen `Parameters` (drld.allocators.base)."""
     interval_ns: int
-    """Estimate interval, ns."""
+    """The estimate interval, ns."""
     ewma: float
-    """Weight that history one second old keeps, 0 (no filter) to below 1."""
+    """The weight that history one second old keeps, from 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Static share of each limiter, summing to 1; empty means 1/N each."""
+    """The static share of each limiter. The shares sum to 1; an empty mapping means 1/N for
+    each."""
     burst_is_automatic: bool = False
-    """`burst` is `drld.burst.automatic_burst` of the rate."""
+    """Whether `burst` is `drld.burst.automatic_burst` of the rate."""
     excess: enum.Enum | None = None
     """The treatment of traffic above the limit, in the plane's own enumeration. Its values are the
     words of the configuration; None: the plane has no choice."""
@@ -91,10 +93,10 @@ class Policy:
     limiters. With such buckets, the allocator only tells the fleet the demand, and the plane
     enforces the buckets."""
     written: frozenset[str] | None = field(default=None, compare=False)
-    """Keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
-    only these (drld.shared_settings); the others are what this version of drld chooses."""
+    """The keys that the operator wrote, such as `allocator.headroom`; None: all. Limiters compare
+    only these (drld.shared_settings). This version of drld chooses the values of the others."""
 
     @property
     def means(self) -> str:
-        """The word for lists: the allocator, or the kind of the buckets."""
+        """The name of the allocator, or of the kind of buckets, as lists show it."""
         return self.keyed.bucket if self.keyed else self.allocator

@@ -56,11 +56,11 @@ class Packet(NamedTuple):
     """Whether the packet is ECN-capable."""
     mark: int = 0
     crosses: tuple[tuple[Direction, str], ...] = ()
-    """The points at which the packet crosses this host, in order; none: any point that a limit
-    asks for."""
+    """The points at which the packet crosses this host, in order. Without points, the packet
+    crosses at every point that a limit is about."""
 
     def __str__(self) -> str:
-        """The packet as it is written, without a word for a mark of 0."""
+        """Return the packet in the notation of this module, without a word for a mark of 0."""
         header = self.header
         what = "an unreadable packet"
         if header.family:
@@ -74,12 +74,13 @@ class Packet(NamedTuple):
 
 
 def protocol_name(number: int) -> str:
-    """The name of a protocol, or its number."""
+    """Return the name of a protocol, or its number as text."""
     return _NAMES.get(number, str(number))
 
 
 def endpoints(header: Header) -> tuple[str, str]:
-    """Source and destination of a packet with known addresses, with ports if these are known."""
+    """Return the source and the destination of a packet with known addresses, with ports if these
+    are known."""
     flow = header.flow
     ends = ((flow.source, flow.source_port), (flow.destination, flow.destination_port))
     source, destination = (_endpoint(*end, header.ports_known) for end in ends)
@@ -87,7 +88,8 @@ def endpoints(header: Header) -> tuple[str, str]:
 
 
 def flow_name(flow: FlowKey, prefix: SourcePrefix | None) -> str:
-    """A flow, for lists: its five-tuple, or its source if a limit's flows are sources."""
+    """Return the text of a flow in lists: its five-tuple, or its source if a limit's flows are
+    sources."""
     if prefix is not None:
         width = prefix.ipv4 if len(flow.source) == 4 else prefix.ipv6
         return f"{ip_address(flow.source)}/{width}"
@@ -134,7 +136,8 @@ def read(text: str) -> Packet:
 
 
 def crossing(words: str) -> tuple[tuple[tuple[Direction, str], ...], int]:
-    """The points at which packets cross this host, and their mark: words such as `in eth0 mark 1`.
+    """Read the points at which packets cross this host, and their mark, from words such as `in eth0
+    mark 1`.
 
     Raises:
         InputError: there are other words.
@@ -150,7 +153,7 @@ def crossing(words: str) -> tuple[tuple[tuple[Direction, str], ...], int]:
 def captured_packet(
     data: bytes, size: int, crosses: tuple[tuple[Direction, str], ...], mark: int
 ) -> Packet:
-    """A packet of a capture: its first bytes, its size, and what `crossing` says of it."""
+    """Return a packet of a capture from its first bytes, its size, and the result of `crossing`."""
     header = parse(data[:COPY_BYTES], size)
     return Packet(header, _capable(header, data), mark, crosses)
 
@@ -172,7 +175,7 @@ def _at(header: Header, capable: bool, options: Mapping[str, str]) -> Packet:
 _TAKES: Mapping[str, bool] = {
     "in": True, "out": True, "size": True, "mark": True, "ecn": False, "fragment": False,
 }  # fmt: skip
-"""The words behind a packet, and whether a value follows."""
+"""The words that may follow a packet, each with whether a value comes after the word."""
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
@@ -201,7 +204,7 @@ def _number(options: Mapping[str, str], word: str, most: int, default: int | Non
 
 
 def _described(words: Sequence[str], options: Mapping[str, str]) -> Packet:
-    """The packet that `PROTOCOL SOURCE > DESTINATION` describes."""
+    """Return the packet that `PROTOCOL SOURCE > DESTINATION` describes."""
     if len(words) != 4 or words[2] != ">":
         raise InputError(f"packet: must be one such as {_EXAMPLE} (got {' '.join(words)!r})")
     name = words[0].lower()
@@ -225,7 +228,7 @@ def _described(words: Sequence[str], options: Mapping[str, str]) -> Packet:
 
 
 def _end(name: str, text: str, ported: bool) -> tuple[bytes, int]:
-    """The address and the port of one end."""
+    """Return the address and the port of one end of a packet's path."""
     match = _ENDPOINT.fullmatch(text) if ported else None
     port = int(match[3]) if match else 0
     if (ported and match is None) or port > 65535:

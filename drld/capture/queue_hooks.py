@@ -79,11 +79,12 @@ class Hook:
     bypass: bool
     """Whether packets pass while no daemon listens to the queue."""
     families: tuple[int, ...]
-    """4, 6 or both: the address families that the limits can match."""
+    """The address families that the limits can match: 4, 6 or both."""
     side: str | None = None
-    """`daddr` or `saddr`, if every limit has a prefix of that side."""
+    """The side of which every limit has a prefix, `daddr` or `saddr`; None: there is no such
+    side."""
     prefixes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Prefixes of that side by family, disjoint and sorted."""
+    """The prefixes of this side by family, disjoint and sorted."""
     stamped: bool = False
     """Whether outgoing packets are queued before the kernel clears their time stamp."""
 
@@ -204,7 +205,8 @@ def _disjoint(networks: Iterable[IPv4Network | IPv6Network]) -> tuple[str, ...]:
 
 
 def label(limiter: str) -> str:
-    """The limiter's part of the names of its rules: its name if simple, else a part and a hash."""
+    """Return the limiter's part of the names of its rules: its name if that is simple, otherwise a
+    part of the name and a hash."""
     if re.fullmatch(rf"[A-Za-z0-9._-]{{1,{_LABEL_BYTES}}}", limiter, re.ASCII):
         return limiter
     digest = hashlib.blake2s(limiter.encode(), digest_size=4).hexdigest()

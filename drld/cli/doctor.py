@@ -124,7 +124,8 @@ def _examine(daemon: Daemon, file: str | None) -> Iterator[Finding]:
 
 
 def _read(path: str) -> tuple[LimiterSpec | None, list[Finding]]:
-    """The configuration of a file and its drop-ins, or why it cannot be used."""
+    """Return the configuration of a file and its drop-ins, or the reason why the daemon cannot use
+    it."""
     from drld import config
     from drld.doctor.finding import ok, unseen, wrong
     from drld.errors import ConfigError
@@ -141,7 +142,7 @@ def _read(path: str) -> tuple[LimiterSpec | None, list[Finding]]:
 
 
 def _differing(daemon: Daemon) -> list[str] | None:
-    """The tables that a reload would change; None: unknown."""
+    """Return the names of the tables that a reload would change; None: they are unknown."""
     try:
         found, _ = compared(daemon, None)
     except Refused:

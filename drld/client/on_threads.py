@@ -1,4 +1,4 @@
-"""The client for threads: it waits for each answer; one may be used by many threads at a time.
+"""The client for threads. It waits for each answer, and many threads may use one client at a time.
 
 Connections are kept and used again. After a fork the child opens its own, so a client may be made
 before a server forks its workers.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 MAX_IDLE = 4
-"""The most connections that are kept unused: a limiter has 256 for one user."""
+"""The most unused connections that a client keeps: a limiter has 256 places for one user."""
 _READ_BYTES = 262_144
 
 
 class Client(BaseClient):
-    """Asks one limiter."""
+    """A client of one limiter."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class ThreadsLease:
 
     @property
     def lost(self) -> int:
-        """The requests that were charged and not used in time."""
+        """The number of requests that were charged and not used in time."""
         self.lapse()
         return self._lease.lost
 

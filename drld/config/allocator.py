@@ -45,7 +45,7 @@ def read_allocator(where: Location, value: object, problems: Problems) -> tuple[
 
 @functools.cache
 def _parameters_table(name: str) -> type[BaseModel]:
-    """The model of an `allocator` table, made from the allocator's `Parameters`."""
+    """Make the model of an `allocator` table from the allocator's `Parameters`."""
     parameters = ALLOCATORS[name].Parameters
     hints = get_type_hints(parameters)
     fields: dict[str, Any] = {

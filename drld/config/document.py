@@ -39,9 +39,10 @@ T = TypeVar("T", bound=Table)
 
 CONTROL_DIRECTORY = "/run/drld"
 MOST_IN_MESH = 30
-"""Limiters of the largest fleet with a mesh by default: its messages grow with their square."""
+"""The limiters of the largest fleet that has a mesh by default. The messages of a mesh grow with
+the square of this number."""
 SECTIONS = ("limiter", "http", "gossip", "probes", "registry", "peer", "limit")
-"""Keys of a document, beside those of planes."""
+"""The tables of a document, beside those of planes."""
 
 
 def from_document(
@@ -105,7 +106,7 @@ def from_document(
 
 
 def limits_of(document: Mapping[str, object]) -> object:
-    """The value of `limit`; None if the document must have limits and has none."""
+    """Return the value of `limit`; None if the document must have limits and has none."""
     return document.get("limit", [] if "registry" in document else None)
 
 
@@ -145,7 +146,7 @@ def _fleet(
     peers: Sequence[PeerTable | None],
     kinds: Sequence[PlaneTables],
 ) -> Fleet:
-    """The facts that the limits of a document need of its other tables."""
+    """Return the facts about other tables that the limits of a document need."""
     is_open = "registry" in document
     size = 1 + len(peers) + is_open
     fabric = DEFAULT_FABRIC
@@ -163,7 +164,8 @@ def _fleet(
 
 
 def _control_directory() -> str:
-    """The default directory of control sockets: an ordinary user has one of its own."""
+    """Return the default directory of control sockets: an ordinary user has a directory of their
+    own."""
     own = os.environ.get("XDG_RUNTIME_DIR")
     common = Path(CONTROL_DIRECTORY)
     writable = os.access(common if common.exists() else common.parent, os.W_OK)

@@ -18,7 +18,7 @@ class Recipe(NamedTuple):
     """The inputs of a program: equal recipes make equal programs, which hooks share."""
 
     link_bytes: int
-    """Bytes of the link-layer header before the IP header."""
+    """The length of the link-layer header before the IP header, bytes."""
     tables: classifier.Tables
     handover_ids: str
     """The ids of the shared maps (`State.handover_ids`)."""
@@ -31,7 +31,8 @@ class Recipes:
     """
 
     def __init__(self, seed: int) -> None:
-        """`seed` is that of the identities of flows (`drld.capture.flow_identity`)."""
+        """Begin without recipes. `seed` is the seed of the identities of flows
+        (`drld.capture.flow_identity`)."""
         self._seed = seed
         self._made: dict[tuple[Keys, int], tuple[list[object], classifier.Tables]] = {}
         """The last tables for these keys and `link_bytes`, and the settings in them."""
@@ -44,7 +45,7 @@ class Recipes:
         slots: Mapping[int, int],
         state: State,
     ) -> Recipe:
-        """The recipe for the limits of these keys.
+        """Return the recipe for the limits of these keys.
 
         Raises:
             DatapathError: the limits exceed a bound of the program.
@@ -72,7 +73,7 @@ class LoadedProgram:
     maps: list[Map]
 
     def close(self) -> None:
-        """Close the descriptors. The program ends unless a hook has it."""
+        """Close the descriptors. The kernel frees the program unless a hook has it."""
         self.program.close()
         for each in self.maps:
             each.close()

@@ -17,7 +17,7 @@ from drld.client.protocol.model import Answer, Question
 from drld.errors import InputError, WireError
 
 Event: TypeAlias = "tuple[int, Answer] | LimitTable"
-"""An answer, by the number of its question; or the limits."""
+"""An answer with the number of its question, or the limits."""
 _NUMBERS = 1 << 32
 
 

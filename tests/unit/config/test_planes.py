@@ -20,6 +20,7 @@ from drld.capture.spec import Match, PacketsSpec
 from drld.cli.fleet import _limit_row, _tables
 from drld.cli.limit import _keys, _table
 from drld.config import reference
+from drld.config.schema import LimitTable
 from drld.control.app import make_app, make_public_app
 from drld.control.metrics import samples
 from drld.control.turns import Turns
@@ -112,8 +113,7 @@ def test_the_table_of_a_plane_is_read(text: str, asked: CallsSpec) -> None:
         ),
         (
             BOTH + 'flow = "source"\n',
-            "limit[1].flow: unknown key; known here: id, name, unit, rate, burst, match, "
-            "allocator, interval, ewma, mode, on_failure, excess, shares, weights",
+            f"limit[1].flow: unknown key; known here: {', '.join(LimitTable.model_fields)}",
         ),
         (
             with_match('{ service = "login", caler = "shop" }'),

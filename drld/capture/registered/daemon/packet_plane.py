@@ -42,7 +42,7 @@ class PacketPlane(RunningPlane):
         super().__init__(Match, self._preferred(spec))
         self._started = False
         self._refusal = ""
-        """Why there is no kernel datapath, if nfqueue takes its place."""
+        """The reason why there is no kernel datapath, if nfqueue takes its place."""
         self._has_queue = trio.Event()
 
     async def prepare(self, spec: LimiterSpec) -> None:
@@ -171,7 +171,7 @@ class PacketPlane(RunningPlane):
         attach()
 
     def _preferred(self, spec: LimiterSpec) -> KernelDatapath | NfqueueDatapath:
-        """The datapath to try first."""
+        """Return the datapath that the daemon tries first."""
         if spec.plane(PacketsSpec).datapath == "nfqueue":
             return self._nfqueue(spec)
         return KernelDatapath(spec.name)
@@ -190,7 +190,8 @@ class PacketPlane(RunningPlane):
 
 
 def _is_powerless() -> bool:
-    """Whether this process lacks the capability without which the host refuses any datapath."""
+    """Return whether this process lacks the capability without which the host refuses any
+    datapath."""
     held = capabilities(os.getpid())
     return held is not None and not held >> CAP_NET_ADMIN & 1
 
