@@ -1,7 +1,7 @@
 """drlctl: look at a running daemon and its fleet; change limits and keys; reload.
 
-Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage. `diff` has those of
-diff(1). One command a file; what is shared is the client and the output.
+One command a file; what is shared is the client and the output. The exit statuses are in the help
+and in docs/operations.md.
 """
 
 from __future__ import annotations
@@ -47,8 +47,14 @@ from drld.planes import registered
 def main(context: click.Context, socket: str | None) -> None:
     """Look at a running drld and its fleet, change limits and keys, and reload it.
 
-    Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage; `diff` has those
-    of diff(1).
+    \b
+    Exit status:
+      0  done
+      1  the daemon cannot be reached, or it, a file or a value is refused;
+         doctor: something is wrong; diff: something differs
+      2  wrong usage: unknown, missing or contradictory options or arguments;
+         diff: any error
+      3  check: the request is refused
 
     \b
     drlctl status

@@ -29,7 +29,7 @@ _STRANGER = "the process that answers on the socket is not drld"
 
 
 class Refused(click.ClickException):
-    """The daemon cannot be reached, or refuses: one line on stderr, exit status 1."""
+    """The daemon cannot be reached, or a file or value is refused: exit status 1."""
 
     exit_code = 1
 
@@ -110,7 +110,7 @@ class Daemon:
         _, _, limit = path.partition("/v1/limits/")
         wanted = unquote(limit.partition("/")[0].partition("?")[0])
         known = [it["name"] for it in self.get(f"/v1/limits?count={_COMPARED}")] if wanted else []
-        close = difflib.get_close_matches(wanted, known, n=1)
+        close = [] if wanted in known else difflib.get_close_matches(wanted, known, n=1)
         return f'; did you mean "{close[0]}"?' if close else ""
 
     @contextmanager

@@ -96,7 +96,7 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
     try:
         _explain_one(text, limits, as_json)
     except InputError as error:
-        raise click.UsageError(str(error)) from None
+        raise Refused(str(error)) from None
 
 
 def _is_file(path: str) -> bool:
@@ -191,7 +191,8 @@ def _explain_one(text: str, limits: Limits, as_json: bool) -> None:
     if rows:
         write_table(_HEADERS, [_row(row, _shown(plane)) for row in rows], left=4)
     verdict, by = _overall(rows)
-    click.echo(f"now: {_shown(plane)[verdict]}" + (f" by {by}" if by else ""))
+    preposition = "for" if verdict == "wait" else "by"
+    click.echo(f"now: {_shown(plane)[verdict]}" + (f" {preposition} {by}" if by else ""))
 
 
 def _explain_capture(

@@ -40,7 +40,7 @@ _KEY, _HOSTS = "fleet.key", "hosts"
     "--fabric",
     metavar="NAME",
     shell_complete=fabrics,
-    help='Default: "tree", which suits any size.',
+    help='"tree", "mesh" or "pushsum"; default: "tree", which suits any size.',
 )
 @click.option(
     "--key-file",
@@ -80,7 +80,7 @@ def init(
         tables = read_limits(limits) if limits else []
         # The files differ in the host's own name and address alone: one check serves for all.
         first = next(iter(addresses))
-        from_document(_document(first, addresses, gossip, tables), f"{first}.toml")
+        from_document(_document(first, addresses, gossip, tables), f"host {first}")
     except ConfigError as error:
         raise Refused("\n".join(error.problems)) from None
     gossip["keys"] = [{"id": 1, "file": key_file}]
@@ -115,15 +115,21 @@ def _hosts(given: Iterable[str], file: Iterable[str] | None) -> Iterable[tuple[s
     try:
         pairs += [" ".join(line.split()).partition(" ")[::2] for line in file or () if line.strip()]
     except UnicodeDecodeError:
-        raise click.UsageError("--hosts: the file must be UTF-8") from None
-    seen = set()
+        raise Refused("--hosts: the file must be UTF-8") from None
+    seen: dict[str, str] = {}
     for name, address in pairs:
         if not address:
-            raise click.UsageError(f"host {name!r}: must have an address, as in NAME=ADDRESS")
-        if name in seen:
-            raise click.UsageError(f"host {name!r}: must be named once")
-        seen.add(name)
-        yield name, _endpoint(address)
+            raise _mistake(name, "must have an address, as in NAME=ADDRESS")
+        if name in seen.values():
+            raise _mistake(name, "must be named once")
+        endpoint = _endpoint(address)
+        if (other := seen.setdefault(endpoint, name)) != name:
+            raise _mistake(name, f"must have an address of its own: {other} has {endpoint}")
+        yield name, endpoint
+
+
+def _mistake(host: str, claim: str) -> Refused:
+    return Refused(f"host {host}: {claim}")
 
 
 def _endpoint(address: str) -> str:

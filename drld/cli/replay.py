@@ -26,7 +26,7 @@ _SEED = 1
 
 
 @click.command()
-@click.argument("trace", type=click.Path(exists=True, dir_okay=False))
+@click.argument("trace", type=click.Path())
 @click.argument("words", nargs=-1)
 @click.option(
     "--config",
@@ -156,7 +156,7 @@ def _by_hand(plane: ModuleType, rate: str, burst: str | None) -> Sequence[LimitS
     try:
         return config.from_document(document, "options").limits
     except ConfigError as error:
-        raise click.UsageError("\n".join(error.problems)) from None
+        raise Refused("\n".join(error.problems)) from None
 
 
 def _run(replayed: Any, progress: Progress) -> str | None:

@@ -2,6 +2,7 @@
 
 Each plane explains its own items. The module `explain` that it registers (drld.planes) has:
 
+- `is_meant(text)`: whether a text is to be one of its items, by its first words;
 - `read(text)`: the item that a text is, or an InputError;
 - `WORDS`: what is said of it (`Words`);
 - `remarks(item)`: what is to be known of it, a sentence each;
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from drld.model import Enforcement, FlowId
-from drld.planes import first_to_read
+from drld.planes import registered
 from drld.police.policer import DRAW_BITS, MARK, Policer
 from drld.policy import Mode
 from drld.spec import LimitSpec
@@ -72,9 +73,10 @@ def read_item(text: str) -> tuple[ModuleType, Any]:
     """The plane's module that reads this text, and the item that it is.
 
     Raises:
-        InputError: it is an item of no plane; the reason of each.
+        InputError: it is an item of no plane.
     """
-    return first_to_read("explain", lambda plane: (plane, plane.read(text)))
+    plane = next(it for it in registered("explain") if it.is_meant(text))
+    return plane, plane.read(text)
 
 
 class _Spared(Random):

@@ -27,6 +27,11 @@ __all__ = ["WORDS", "Explainer", "captured", "read", "remarks"]
 WORDS = Words("packet", "flow", "forwarded", "dropped", "drops")
 
 
+def is_meant(text: str) -> bool:
+    """Whether a text is to be a packet: the items of all other planes are NAME=VALUE pairs."""
+    return "=" not in text.partition(" ")[0]
+
+
 def captured(stream: IO[bytes], words: str) -> Iterator[CapturedItem]:
     """Return the packets of a capture, as if they came now. A frame without IP is None: it meets no
     limit.

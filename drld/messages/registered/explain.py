@@ -50,6 +50,11 @@ class Asked(NamedTuple):
         return lane
 
 
+def is_meant(_: str) -> bool:
+    """Whether a text is to be a message: each that is neither a packet nor a request."""
+    return True
+
+
 def read(text: str) -> Asked:
     """The message of words such as `broker=mqtt topic=city/traffic client=sensor1`.
 

@@ -5,6 +5,7 @@ Nothing is charged or counted: each limit decides on a copy of its policer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,12 @@ class Asked:
 
     def __str__(self) -> str:
         return self.text
+
+
+def is_meant(text: str) -> bool:
+    """Whether a text is to be a request: NAME=VALUE pairs that are no message's."""
+    first = text.partition(" ")[0]
+    return "=" in first and ("namespace=" in text or not re.search(r"\b(broker|topic)=", text))
 
 
 def read(text: str) -> Asked:

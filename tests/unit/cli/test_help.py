@@ -122,8 +122,32 @@ def test_each_command_has_its_exit_code_without_a_daemon(
 
 def test_the_exit_codes_are_told_once() -> None:
     text = " ".join(invoke("--help").stdout.split())
-    assert "Exit status: 0 done, 1 the daemon cannot be reached or refuses, 2 wrong usage" in text
+    assert "Exit status: 0 done 1 the daemon cannot be reached, or it, a file or a value" in text
+    table = (Path(__file__).parents[3] / "docs/operations.md").read_text()
+    for status in re.findall(r" (\d)  ", invoke("--help").stdout.partition("drlctl status")[0]):
+        assert f"| {status} | " in table
     differs = " ".join(invoke("diff", "--help").stdout.split())
     assert "Exit status: 0 no difference, 1 some, 2 an error." in differs
     assert invoke("no-such-command").exit_code == 2
     assert invoke("--socket", "/nowhere", "status").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("replay", "/nowhere.pcap"),
+        ("replay", "/"),
+        ("replay", "CAPTURE", "--rate", "fast"),
+        ("replay", "CAPTURE", "--config", "/nowhere.toml"),
+        ("explain", "/nowhere.pcap"),
+        ("explain", "nonsense"),
+        ("explain", "user=a"),
+        ("fleet", "init", "/nowhere/edge", "a=1.1.1.1", "--limits", "/nowhere.toml"),
+    ],
+)
+def test_a_file_or_value_that_is_refused_is_no_wrong_usage(
+    given: tuple[str, ...], tmp_path: Path
+) -> None:
+    (capture := tmp_path / "trace.pcap").write_bytes(pcap("<", 0xA1B2C3D4, 101, []))
+    done = invoke(*(str(capture) if it == "CAPTURE" else it for it in given))
+    assert (done.exit_code, done.stderr[:8]) == (1, "drlctl: "), done.stderr

@@ -106,12 +106,16 @@ async def test_the_limits_may_be_those_of_the_daemon(control: Path, trace: Path)
     assert (it["limit"], it["arrived_packets"]) == ("customer-a", 30)
 
 
+def test_a_bad_rate_names_the_key(trace: Path) -> None:
+    said = refused(invoke("replay", trace, "--rate", "1"))
+    assert said.startswith("drlctl: options: limit[0].rate: must be ")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--burst", "5kB"], "--burst is for the limit of --rate: give both"),
         (["out", "eth1", "--rate", "1mbit"], "--rate is one limit for all"),
-        (["--rate", "1"], "options: limit[0].rate: must be "),
     ],
 )
 def test_wrong_usage_is_explained(trace: Path, options: list[str], said: str) -> None:

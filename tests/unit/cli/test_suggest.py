@@ -56,13 +56,17 @@ async def test_another_unit_has_no_command(control: Path, daemon: FakeDaemon) ->
     assert "set " not in said
 
 
-async def test_too_little_traffic_gives_no_suggestion(control: Path) -> None:
+async def test_too_little_traffic_gives_no_suggestion(control: Path, daemon: FakeDaemon) -> None:
     said = refused(await drlctl(control, "limit", "suggest", "customer-a", "--part", "0.999"))
     assert said == (
         "drlctl: the daemon refuses: too little was seen of limit customer-a in mode shadow: a "
         "suggestion for 0.999 of the seconds needs at least 1000 seconds with traffic; "
         "to begin: drlctl limit shadow customer-a\n"
     )
+    for report in daemon.reports:
+        report["mode"] = "shadow"
+    said = refused(await drlctl(control, "limit", "suggest", "customer-a"))
+    assert said.endswith("seconds with traffic; ask again later\n")
     said = refused(await drlctl(control, "limit", "suggest", "none"))
     assert "no limit is named" in said
 
