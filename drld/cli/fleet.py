@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
@@ -28,12 +29,19 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_REGISTRY = "With the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's file."
+
+
 class Fleets:
     """Finds the registry, when a command needs it."""
 
     def __init__(self, daemon: Daemon, file: str | None) -> None:
         self._daemon = daemon
         self._file = file
+
+    def at(self, file: str | None) -> Fleets:
+        """The fleet whose registry this file names; None: as before."""
+        return self if file is None else Fleets(self._daemon, file)
 
     def ask(self, question: Callable[[Fleet], Awaitable[T]]) -> T:
         """Ask the fleet a question, or change it.
@@ -105,7 +113,7 @@ def registry_option(command: F) -> F:
         type=click.Path(),
         envvar="DRLD_CONFIG",
         metavar="FILE",
-        help="With the fleet's [registry]; default: $DRLD_CONFIG, else the daemon's file.",
+        help=_REGISTRY,
     )(command)
 
 
@@ -126,6 +134,18 @@ def fleet(context: click.Context, file: str | None) -> None:
 fleet.add_command(init)
 
 
+def _of_fleet(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--config` to a verb, as before the verb; the verb gets `Fleets`."""
+
+    @click.option("--config", "file", type=click.Path(), metavar="FILE", help=_REGISTRY)
+    @click.pass_obj
+    @wraps(command)
+    def run(fleets: Fleets, /, file: str | None, **given: Any) -> None:
+        command(fleets.at(file), **given)
+
+    return run
+
+
 def waiting(command: F) -> F:
     """Add `--wait` to a command, which gets seconds."""
     return click.option(
@@ -140,7 +160,7 @@ def waiting(command: F) -> F:
 
 @fleet.command()
 @json_option
-@click.pass_obj
+@_of_fleet
 def members(fleets: Fleets, as_json: bool) -> None:
     """Show the members of the fleet.
 
@@ -215,7 +235,7 @@ class FleetLimits:
 @click.option("--force", is_flag=True, help="Remove it although it is alive.")
 @waiting
 @json_option
-@click.pass_obj
+@_of_fleet
 def remove(fleets: Fleets, name: str, force: bool, wait_s: float, as_json: bool) -> None:
     """Remove the member NAME for good: the other limiters take its share.
 

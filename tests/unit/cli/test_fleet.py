@@ -297,10 +297,16 @@ def test_a_file_without_a_registry_and_an_etcd_that_is_not_there(tmp_path: Path)
     operator = Operator(tmp_path)
     said = operator.refusal("fleet", "members")
     assert said.count("http://127.0.0.1:") == 2
-    arguments = ["fleet", "--config", operator.file("other.toml", ""), "members"]
-    result = CliRunner().invoke(main, arguments, prog_name="drlctl")
-    assert result.exit_code == 1
-    assert "registry: is required: the file must have a [registry] table" in result.stderr
+    other = ("--config", operator.file("other.toml", ""))
+    for arguments in (
+        ["fleet", *other, "members"],
+        ["fleet", "members", *other],
+        ["fleet", "remove", "lim3", *other],
+        ["fleet", "--config", "/nowhere", "members", *other],
+    ):
+        result = CliRunner().invoke(main, arguments, prog_name="drlctl")
+        assert result.exit_code == 1
+        assert "registry: is required: the file must have a [registry] table" in result.stderr
 
 
 def test_the_fleet_s_overrides_are_changed_one_by_one(operator: Operator) -> None:
