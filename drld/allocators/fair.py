@@ -131,7 +131,10 @@ class Fair(Allocator):
         if demand.flows > 1 or demand.rest:
             # The fill rate in force may be below the local limit.
             level = wants.level(max(fill_rate, 1.0))
-            flow_rate, flow_depth, reserve = flow_buckets(depth, level, demand, wants.crowd, item)
+            wanted = wants.divided(level)
+            flow_rate, flow_depth, reserve = flow_buckets(
+                depth, level, wanted, demand, crowd=wants.crowd, item=item
+            )
             if wants.crowd:
                 drop_probability = crowd_drop_probability(
                     demand, flow_rate, self._recent, fill_rate

@@ -146,8 +146,8 @@ class FairBucket:
         arrived = demand.instant_rate * interval_s
         need = min(self._need.update(arrived, filled, interval_ns), limit.burst)
         depth = max(_depth(limit.burst, wanted / limit.rate) + limit.item, idle_depth)
-        if TRICKLE_S * _arriving(demand) > IDLE_ITEMS * limit.item:
-            depth = max(depth, least_depth)
+        if depth < least_depth and TRICKLE_S * _arriving(demand) > IDLE_ITEMS * limit.item:
+            depth = least_depth
         # One limiter alone needs no more than the limit's burst.
         depth = min(depth, max(limit.burst, IDLE_ITEMS * limit.item))
         # After a late or an extra tick, the next interval may be longer than the last.

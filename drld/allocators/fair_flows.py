@@ -2,8 +2,19 @@
 
 Each sampled flow has a bucket that is filled at its limiter's level (drld.police.flow_bucket). The
 more a flow has used of its own bucket, the more tokens its packets must leave in the limit's
-bucket: up to `RESERVE` of the depth. So the buckets cut flows above the level, and flows below it
-find tokens, whether they respond to drops or not.
+bucket: up to the *reserve*. So the buckets cut flows above the level, and flows below it find
+tokens, whether they respond to drops or not.
+
+The reserve is for flows other than the largest, and for flows that begin, which would find no
+tokens beside a flow that offers more than the level f. With d the rates that the flows want
+(drld.allocators.fair_wants), own the largest min(d, f), others the sum of all other min(d, f), and
+excess what the fastest flow offers above f:
+
+    part    = (others + excess) / (own + others + excess)
+    reserve = min(RESERVE depth, part depth + the first window of a flow)
+
+So two flows that want more, or a flood of twice the level, leave half of the depth. A large flow
+beside trickles leaves little: under one bucket, it would have the whole depth.
 
 Crowds
 
@@ -29,8 +40,8 @@ from drld.model import Demand
 FLOW_S = 0.5
 """Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
 RESERVE = 0.5
-"""Part of the limit's bucket that a packet leaves to others if its flow's bucket is empty. With
-a quarter, UDP at 20 Mbit/s gets 1.18 of its share beside TCP."""
+"""Largest part of the limit's bucket that a packet leaves to others. With a quarter, UDP at 20
+Mbit/s gets 1.18 of its share beside TCP."""
 CROWD_COPIES = 1.25
 """Flows per sampled flow above which the flows are a *crowd*. Flows outside the sample have no
 bucket. If only the sampled ones were cut, the sample would carry less and less, and stand for more
@@ -50,24 +61,29 @@ LEAST_FLOW_RATE = 64
 
 
 def flow_buckets(
-    depth: int, level: float, demand: Demand, crowd: bool, item: int
+    depth: int, level: float, wanted: tuple[float, float], demand: Demand, *, crowd: bool, item: int
 ) -> tuple[int, int, int]:
     """Rate (tokens/s) and depth of each sampled flow's bucket, and the reserve (both in tokens).
 
     Args:
         depth: depth of the limit's bucket, tokens.
         level: the rate that no flow may exceed, tokens/s.
+        wanted: rate of the flow that wants most and of all others, if none exceeds the level.
         demand: the demand, with its sample.
         crowd: whether the flows are a crowd.
         item: typical item of the limit's unit, tokens.
     """
-    reserve = RESERVE * depth
+    own, others = wanted
+    first_window = INITIAL_WINDOW_ITEMS * item
+    rates = [flow.fast for flow in demand.sample]
+    others += max(max(rates, default=0.0) - level, 0.0)
+    part = others / (others + own) if others or own else RESERVE
+    reserve = min(RESERVE * depth, part * depth + first_window)
     if crowd:
-        rates = sorted(flow.fast for flow in demand.sample)
-        level = CROWD * max(level, rates[len(rates) * 9 // 10])
+        level = CROWD * max(level, sorted(rates)[len(rates) * 9 // 10])
         reserve = min(reserve, CROWD_RESERVE * item)
     rate = max(round(level), LEAST_FLOW_RATE)
-    return rate, max(round(FLOW_S * rate), INITIAL_WINDOW_ITEMS * item), round(reserve)
+    return rate, max(round(FLOW_S * rate), first_window), round(reserve)
 
 
 def crowd_drop_probability(

@@ -70,3 +70,8 @@ class Wants:
     def used(self, level: float) -> float:
         """Rate of all flows together if none exceeds the level, tokens/s."""
         return self.copies * (self.unlimited * level + sum(min(rate, level) for rate in self.rates))
+
+    def divided(self, level: float) -> tuple[float, float]:
+        """Rate of the flow that wants most, and of all others, if none exceeds the level."""
+        own = level if self.unlimited else min(max(self.rates, default=0.0), level)
+        return own, self.used(level) - own

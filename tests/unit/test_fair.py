@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from drld.allocators.base import INITIAL_WINDOW_ITEMS
 from drld.allocators.fair_bucket import BURST_S, DEPTH_ITEMS, IDLE_S
-from drld.allocators.fair_flows import CROWD_LOSS, CROWD_PASS
+from drld.allocators.fair_flows import CROWD_LOSS, CROWD_PASS, RESERVE
 from drld.allocators.fair_wants import HOLD_NS
 from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView
@@ -181,6 +182,30 @@ def test_flow_buckets_are_filled_at_the_level_of_what_the_limiter_may_forward() 
     """A slow flow leaves the rest to the others."""
     enforced = settled([*greedy(2), sampled(0.01 * LIMIT)], remote=2).enforcement
     assert 2 * enforced.flow_rate + 0.011 * LIMIT == pytest.approx(enforced.fill_rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("offered", [0.2, 0.24, 0.3], ids=["below", "at", "above"])
+def test_a_large_flow_leaves_what_others_want_and_what_it_offers_above_the_level(
+    offered: float,
+) -> None:
+    """The level is 0.24 of the limit; the other flow wants 0.011 of it."""
+    flows = [sampled(offered * LIMIT, hit=True), sampled(0.01 * LIMIT)]
+    remote = (1 - 0.24 - 0.011) / 0.24
+    found = settled(flows, remote, limit=in_force(burst=LIMIT)).enforcement
+    assert found.depth is not None
+    left = 0.011 + max(offered - 0.24, 0)
+    first_window = INITIAL_WINDOW_ITEMS * BYTES.item
+    expected = left / (left + 0.24) * found.depth + first_window
+    assert found.reserve == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("rates", [(0.5, 0.01), (0.2, 0.2)], ids=["flood", "equal-flows"])
+def test_a_flood_and_equal_flows_leave_half_of_the_bucket(rates: tuple[float, ...]) -> None:
+    flows = [sampled(rate * LIMIT, hit=True) for rate in rates]
+    found = settled(flows, remote=3, limit=in_force(burst=LIMIT)).enforcement
+    assert found.depth is not None
+    assert found.reserve == round(RESERVE * found.depth)
+    assert found.reserve > 10 * INITIAL_WINDOW_ITEMS * BYTES.item
 
 
 @pytest.mark.parametrize(
