@@ -130,7 +130,7 @@ async def test_two_daemons_without_privileges_share_a_limit(tmp_path: Path) -> N
         # Packets need what these processes may not have; requests go on.
         packets = {"id": 8, "name": "packets", "rate": "1mbit", "match": {"out": "lo"}}
         unprivileged = await drld.post("/v1/limits", json={"limits": [packets]})
-        assert "not permitted" in unprivileged.text
+        assert "limits on packets need root" in unprivileged.text
         assert (await drld.get("/v1/status")).json()["datapath"]["name"] == "none"
         # A limit that is removed decides nothing, and another joins.
         assert (await drld.post("/v1/limits/api-free/remove", json={})).status_code == 200
