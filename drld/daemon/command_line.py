@@ -15,7 +15,6 @@ from drld.config import remarks
 from drld.daemon import log_output
 from drld.daemon.daemon import Daemon
 from drld.daemon.reloader import read_configuration
-from drld.daemon.running_plane import host_remarks
 from drld.errors import ConfigError, DrldError, printable
 
 if sys.version_info < (3, 11):
@@ -38,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     spec = configuration.in_force
     if args.check:
         file = printable(str(args.config))
-        for line in (*remarks(spec), *host_remarks(spec)):
+        for line in remarks(spec):
             print(f"{file}: {printable(line)}", file=sys.stderr)
         try:
             print(f"{file}: ok (limits: {len(spec.limits)}, peers: {len(spec.peers)})", flush=True)

@@ -90,10 +90,7 @@ def test_the_example_draws_no_remark() -> None:
     assert remarks(example()) == []
 
 
-def test_check_prints_remarks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("drld.daemon.command_line.host_remarks", lambda _: [])
+def test_check_prints_remarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "drld.toml"
     file.write_text(SLOW)
     assert main(["--config", str(file), "--check"]) == 0

@@ -49,33 +49,36 @@ def test_a_limit_without_keys_says_nothing_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "edits", "after"),
+    ("per", "known", "edits", "after"),
     [
-        ([], ["user=a,rate=1/s"], [{"user": "a", "rate": "1/s"}]),
+        ("user", [], ["user=a,rate=1/s"], [{"user": "a", "rate": "1/s"}]),
         # One key alone changes, and it is the same however it is written.
         (
+            ["user"],
             [{"user": "a", "rate": "1/s"}, {"burst": 9, "user": "b"}],
             ["rate=2/s, user=b"],
             [{"user": "a", "rate": "1/s"}, {"user": "b", "rate": "2/s"}],
         ),
-        ([{"user": "a", "rate": "1/s"}, {"user": "b", "burst": 9}], ["user=a"],
+        ("user", [{"user": "a", "rate": "1/s"}, {"user": "b", "burst": 9}], ["user=a"],
          [{"user": "b", "burst": 9}]),
-        ([{"user": "a", "rate": "1/s"}], ["user=c"], [{"user": "a", "rate": "1/s"}]),
-        ([{"user": "a", "plan": "x", "rate": "1/s"}], ["plan=x,user=a", "plan=x,user=b,burst=3"],
+        ("user", [{"user": "a", "rate": "1/s"}], ["user=c"], [{"user": "a", "rate": "1/s"}]),
+        ("user,plan", [{"user": "a", "plan": "x", "rate": "1/s"}],
+         ["plan=x,user=a", "plan=x,user=b,burst=3"],
          [{"plan": "x", "user": "b", "burst": "3"}]),
         # What is no edit is left to whoever validates it.
-        ([{"user": "a", "rate": "1/s"}], ["a"], ["a"]),
-        ([{"user": "a", "rate": "1/s"}], [{"user": "b"}], [{"user": "b"}]),
-        ([{"user": "a", "rate": "1/s"}], [], []),
-        ([{"user": "a", "rate": "1/s"}], 7, 7),
-        (7, ["user=a,rate=1/s"], ["user=a,rate=1/s"]),
+        ("user", [{"user": "a", "rate": "1/s"}], ["a"], ["a"]),
+        ("user", [{"user": "a", "rate": "1/s"}], [{"user": "b"}], [{"user": "b"}]),
+        ("user", [{"user": "a", "rate": "1/s"}], [], []),
+        ("user", [{"user": "a", "rate": "1/s"}], 7, 7),
+        ("user", 7, ["user=a,rate=1/s"], ["user=a,rate=1/s"]),
     ],
 )  # fmt: skip
-def test_edits_are_of_single_keys(known: object, edits: object, after: object) -> None:
-    table = {"name": "n", "overrides": known}
+def test_edits_are_of_single_keys(per: object, known: object, edits: object, after: object) -> None:
+    match = {"namespace": "api", "per": per}
+    table = {"name": "n", "match": match, "overrides": known}
     assert edited(table, {"overrides": edits, "rate": "3/s"}) == {"overrides": after, "rate": "3/s"}
     assert edited(table, {"rate": "3/s"}) == {"rate": "3/s"}
-    assert table == {"name": "n", "overrides": known}
+    assert table == {"name": "n", "match": match, "overrides": known}
 
 
 def test_single_keys_may_have_more_or_less() -> None:
