@@ -45,7 +45,7 @@ class Publishers:
         for client in self._clients:
             client.close()
 
-    def send(self, pieces: Iterable[bytes], rate: float | None = None) -> None:
+    def send(self, pieces: Iterable[bytes], rate: int | None = None) -> None:
         """Send messages until the broker has all of them.
 
         Each piece has whole messages; a connection sends it at once. `rate` is the pieces a second,
@@ -57,7 +57,7 @@ class Publishers:
         clients, begin_ns = self._clients, time.monotonic_ns()
         for number, piece in enumerate(pieces):
             if rate is not None:
-                due_ns = begin_ns + int(number * NS_PER_S / rate)
+                due_ns = begin_ns + number * NS_PER_S // rate
                 time.sleep(max(due_ns - time.monotonic_ns(), 0) / NS_PER_S)
             clients[number % CONNECTIONS].sendall(piece)
         for client in clients:

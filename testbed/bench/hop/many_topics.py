@@ -2,8 +2,7 @@
 
 The processor time is the kernel's account of the daemon's process: messages with their system
 calls, and the daemon's ticks. All daemons get the same number of messages, by turns and in the same
-batches, each on a random topic: as fast as they take them, and at three rates. Two of these are the
-rates that a daemon must reach (`testbed.bench.hop.measure.GOALS`).
+batches, each on a random topic: as fast as they take them, and at a rate.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from testbed.bench.hop.client import PROTOCOL
-from testbed.bench.hop.measure import GOALS, PACED, PROCESSOR
+from testbed.bench.hop.measure import PACED, PROCESSOR
 from testbed.bench.hop.proxies import Hop, broker, drld, hop
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Row
@@ -29,7 +28,7 @@ class _Load(NamedTuple):
     messages: int
     batch: int
     """Messages that a publisher sends at once."""
-    rate: float | None = None
+    rate: int | None = None
     """Messages a second; None: as many as the daemon takes."""
 
 
@@ -41,8 +40,6 @@ def rows(setting: Setting, numbers: Sequence[int], ratio: str, goal: float) -> l
         "single messages": _Load(flood, 1),
         "batches of 10": _Load(flood, 10),
         f"{PACED:,}/s, single": _Load(setting.choose(6_000, 1_500), 1, PACED),
-        f"{GOALS[1]:,.0f}/s, single": _Load(setting.choose(20_000, 5_000), 1, GOALS[1]),
-        f"{GOALS[10]:,.0f}/s, batches of 10": _Load(setting.choose(40_000, 10_000), 10, GOALS[10]),
     }
     times: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as stack:
@@ -78,7 +75,7 @@ def _daemon(setting: Setting, number: int, port: int) -> AbstractContextManager[
 def _sent(to: Hop, load: _Load, pieces: Sequence[bytes]) -> float:
     """Send these; return the processor time that they took, s."""
     before = to.processor_s()
-    to.publishers.send(pieces, load.rate and load.rate / load.batch)
+    to.publishers.send(pieces, load.rate)
     return to.processor_s() - before
 
 
