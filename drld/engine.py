@@ -24,6 +24,7 @@ from random import Random
 
 from drld import reload
 from drld.awake_limits import AwakeLimits
+from drld.config_difference import GOSSIP, NOT_HERE
 from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
@@ -39,8 +40,6 @@ from drld.node import Node, next_due_ns
 from drld.planes.plane import Plane
 from drld.spec import LimiterSpec, LimitSpec
 
-GOSSIP = "[gossip]"
-"""The name of the fabric's settings, in lists that otherwise name limits."""
 MOST_TICKED = 512
 """The most limits that one tick of the engine goes through: some 30 to 70 ms. A change of the peers
 wakes all limits, and ten thousand take more than a second. A limiter that did not read its sockets
@@ -221,7 +220,7 @@ class Engine:
     def _name_of(self, limit_id: int) -> str:
         if (managed := self.limits.get(limit_id)) is not None:
             return managed.limiter.policy.name
-        return GOSSIP if limit_id == GOSSIP_ID else f"{limit_id} (not here)"
+        return GOSSIP if limit_id == GOSSIP_ID else f"{limit_id}{NOT_HERE}"
 
     def _take_updates(self, peer: str, updates: Sequence[Update], now_ns: int) -> None:
         """Pass the updates of a message on to their limits."""

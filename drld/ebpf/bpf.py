@@ -19,7 +19,7 @@ from pathlib import Path
 from drld.errors import DatapathError
 
 HASH, ARRAY, PERCPU_ARRAY, RINGBUF = 1, 2, 6, 27
-"""Types of maps."""
+"""The kernel's numbers for the types of maps."""
 
 SOCKET_FILTER, SCHED_CLS, TRACING = 1, 3, 26
 """Types of programs: filters of a socket, classifiers at an interface, traces of the kernel."""
@@ -28,7 +28,7 @@ TCX_INGRESS, TCX_EGRESS = 46, 47
 """Hooks of an interface that take programs without a filter (Linux 6.6)."""
 
 PROGRAM_READS_ONLY, MMAPABLE = 1 << 7, 1 << 10
-"""Flags of maps."""
+"""The kernel's flags for a new map."""
 
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _TEST_RUN = 0, 2, 5, 10
 _PROG_FROM_ID, _MAP_FROM_ID, _INFO, _FREEZE, _UPDATE_BATCH = 13, 14, 15, 22, 26

@@ -33,7 +33,7 @@ from drld.police.token_bucket import TokenBucket
 
 T = TypeVar("T")
 
-_COST = ITEM * NS_PER_S
+COST = ITEM * NS_PER_S
 """The tokens that a message takes, in units of 10**-9 tokens."""
 _NO_QUEUE: deque[Any] = deque()
 """The queue of all limits that no message waits for; it stays empty. A deque has some 600 bytes."""
@@ -118,7 +118,7 @@ class Hold(TokenBucket, Generic[T]):
         self.settle(arrived_ns)
         if self._has_depth and not self.missing:
             # Most buckets are full. One number for all of them is one object fewer for each.
-            self.missing = _COST
+            self.missing = COST
         elif not self.take(ITEM, arrived_ns):
             return False
         if self.missing > self._most:  # noqa: PLR1730 -- one call fewer for each message
@@ -139,7 +139,7 @@ class Hold(TokenBucket, Generic[T]):
         else:  # It must not overtake those that have not been taken out.
             self._ready.append(Released(message, 0))
         if self._depth is not None:
-            self._most = max(self._most, self.missing + len(self._waiting) * _COST)
+            self._most = max(self._most, self.missing + len(self._waiting) * COST)
 
     def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[T]]:
         """Take out the messages that may leave by now, in their order.

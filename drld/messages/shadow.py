@@ -12,13 +12,12 @@ from collections.abc import Iterable
 
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Lane
+from drld.messages.hold import COST
 from drld.messages.late_records import LateRecords
 from drld.messages.spec import ITEM
 from drld.model import NS_PER_S, Enforcement
 from drld.police.token_bucket import TokenBucket
 
-_COST = ITEM * NS_PER_S
-"""The tokens that a message takes, 10**-9."""
 NEVER_NS = 2**62
 """The delay of a message that would not pass at this rate: longer than any other."""
 
@@ -38,7 +37,7 @@ def would_wait(buckets: Iterable[ShadowBucket], record: Enforcement, now_ns: int
             if now_ns > bucket.updated_ns:
                 debt -= rate * (now_ns - bucket.updated_ns)
             if debt > 0:
-                waiting -= -debt // _COST
+                waiting -= -debt // COST
     return waiting
 
 
