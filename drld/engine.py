@@ -24,7 +24,7 @@ from random import Random
 
 from drld import reload
 from drld.awake_limits import AwakeLimits
-from drld.config_difference import GOSSIP, NOT_HERE
+from drld.config_difference import GOSSIP, NOT_HERE, NOT_THERE
 from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
@@ -210,16 +210,19 @@ class Engine:
         """Return the peers with another configuration, each with the names of the limits that
         differ.
 
-        `GOSSIP` stands for the settings of the fabric. The list is empty until the differing
-        limits are found.
+        `GOSSIP` stands for the settings of the fabric. A mark follows a limit that one of both
+        lacks. The list is empty until the differing limits are found.
         """
         probes = self.node.probes
         found = {} if probes is None else probes.config_digest.disagreements()
-        return {peer: [self._name_of(limit_id) for limit_id in ids] for peer, ids in found.items()}
+        return {
+            peer: [self._name_of(limit_id, there) for limit_id, there in ids.items()]
+            for peer, ids in found.items()
+        }
 
-    def _name_of(self, limit_id: int) -> str:
+    def _name_of(self, limit_id: int, there: bool) -> str:
         if (managed := self.limits.get(limit_id)) is not None:
-            return managed.limiter.policy.name
+            return managed.limiter.policy.name + ("" if there else NOT_THERE)
         return GOSSIP if limit_id == GOSSIP_ID else f"{limit_id}{NOT_HERE}"
 
     def _take_updates(self, peer: str, updates: Sequence[Update], now_ns: int) -> None:

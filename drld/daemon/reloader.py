@@ -19,6 +19,7 @@ import trio
 from drld import config
 from drld.config.atomic_file import replace_by, sync_directory
 from drld.config.changes import Change, Configuration
+from drld.config_difference import NOT_THERE
 from drld.control.credentials import Credentials
 from drld.control.schema.changes import ChangeReport
 from drld.control.schema.status import ConfigReport
@@ -105,6 +106,7 @@ class Reloader:
                 raise ConfigError([f"{change.limit}: is a limit of the fleet's registry (--fleet)"])
             after = await trio.to_thread.run_sync(before.changed, change)
             found = await trio.to_thread.run_sync(changes, before, after)
+            unlike = self._enforcer.engine.disagreements()
             saving = None
             if change.save:
                 beside = await trio.to_thread.run_sync(after.write, before)
@@ -122,8 +124,10 @@ class Reloader:
                     if saving is not None:
                         await saving.settle()
                 peers = self._enforcer.engine.spec.peers if differs_for_peers(before, after) else ()
+                absent = f"{change.limit}{NOT_THERE}"
+                needed_at = [it.name for it in peers if absent not in unlike.get(it.name, ())]
                 file = str(after.drop_in.absolute()) if change.save else None
-                return change_report(found, file, [peer.name for peer in peers])
+                return change_report(found, file, needed_at)
             finally:
                 if saving is not None:
                     saving.beside.unlink(missing_ok=True)

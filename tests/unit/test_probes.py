@@ -167,14 +167,14 @@ def test_limits_that_differ_are_named() -> None:
     bench = Bench(peers=("b",), met=("b",))
     other = config_digest(1, 77)
     bench.probes.receive("b", Control(Kind.PROBE, 0, subject("a"), other.digest(ALL)), 0)
-    assert bench.probes.config_digest.disagreements() == {"b": []}
+    assert bench.probes.config_digest.disagreements() == {"b": {}}
     for _ in range(100):
         for _, message in bench.tick():
             if message.kind is Kind.PROBE:
                 digest = other.digest(Selector.of(message.sequence))
                 answer = Control(Kind.ACK, message.sequence, subject("b"), digest)
                 bench.probes.receive("b", answer, bench.now)
-    assert bench.probes.config_digest.disagreements() == {"b": [77]}
+    assert bench.probes.config_digest.disagreements() == {"b": {77: True}}
 
 
 def test_dead_peers_are_not_asked_about_their_limits() -> None:

@@ -12,8 +12,9 @@ prefix sums.
 Bisection finds the limits that differ, with further probes that select the limits whose id ends in
 certain bits. The digests of a set and of one half of it give that of the other half. So 16
 questions in a row find a limit. Before a limit that was only inferred is named, a question about it
-alone confirms it, because the peer may have changed its limits between two answers. The search is
-for up to `MAX_FOUND` limits, of one peer at a time. It begins again if the peer's digest changes.
+alone confirms it, because the peer may have changed its limits between two answers. The digest of a
+limit that a limiter does not have is 0. The search is for up to `MAX_FOUND` limits, of one peer at
+a time. It begins again if the peer's digest changes.
 
 The hash is no defence against deliberate collisions: a limiter that wants to deceive can also send
 the right digest.
@@ -73,8 +74,8 @@ ALL = Selector()
 class _Peer:
     digest: int
     """The peer's digest of all limits."""
-    found: list[int]
-    """The ids of limits that differ."""
+    found: dict[int, bool]
+    """Whether the peer has the limit, by the ids of limits that differ."""
     waiting: list[tuple[Selector, int]]
     """Sets with a limit to find, and the peer's digest of each."""
 
@@ -124,7 +125,7 @@ class ConfigDigest:
             return
         self._agreeing.discard(peer)
         if peer not in self._peers or self._peers[peer].digest != digest:
-            self._peers[peer] = _Peer(digest, [], [(ALL, digest)])
+            self._peers[peer] = _Peer(digest, {}, [(ALL, digest)])
             self._asked_ns = None
 
     def question(self, now_ns: int) -> tuple[str, Selector] | None:
@@ -144,9 +145,10 @@ class ConfigDigest:
         """Whether the peer's last digest was this limiter's."""
         return peer in self._agreeing
 
-    def disagreements(self) -> dict[str, list[int]]:
-        """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them."""
-        return {name: sorted(peer.found) for name, peer in self._peers.items()}
+    def disagreements(self) -> dict[str, dict[int, bool]]:
+        """The peers that have other limits, with the ids found so far, `GOSSIP_ID` among them, and
+        whether the peer has each limit."""
+        return {name: dict(sorted(peer.found.items())) for name, peer in self._peers.items()}
 
     def _learn(self, name: str, selector: Selector, digest: int) -> None:
         peer = self._peers.get(name)
@@ -158,7 +160,7 @@ class ConfigDigest:
                 self._asked_ns = None
                 peer.waiting.pop()
                 if digest != self.digest(whole):
-                    peer.found.append(whole.ending)
+                    peer.found[whole.ending] = digest != 0
             return
         halves = whole.halves()
         if selector != halves[0]:
@@ -169,7 +171,7 @@ class ConfigDigest:
             if told == self.digest(half):
                 continue
             if half.bits == ID_BITS and half == selector:
-                peer.found.append(half.ending)
+                peer.found[half.ending] = told != 0
             else:
                 peer.waiting.append((half, told))
 

@@ -37,7 +37,10 @@ class Enforcer:
     """Takes every configuration over, and then ends the client that asked for it."""
 
     def __init__(self) -> None:
-        self.engine = SimpleNamespace(spec=CONFIGURATION.in_force, limits={})
+        self.unlike: dict[str, list[str]] = {}
+        self.engine = SimpleNamespace(
+            spec=CONFIGURATION.in_force, limits={}, disagreements=lambda: self.unlike
+        )
         self.client = trio.CancelScope()
         self.leaves = True
         self.saved: list[bool] = []
@@ -87,6 +90,20 @@ async def test_a_change_is_completed_though_its_client_leaves() -> None:
     assert event["text"] == (
         "limit customer-a changed (until a restart or a reload): mode: None -> 'pause'"
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "needed_at"),
+    [([], ["lim2"]), (["customer-a"], ["lim2"]), (["customer-a (not there)"], [])],
+)
+async def test_a_change_is_needed_at_peers_that_have_the_limit(
+    found: list[str], needed_at: list[str]
+) -> None:
+    stage = Stage()
+    stage.enforcer.unlike = {"lim2": found}
+    faster = Change("set", [{"rate": "20mbit"}], "customer-a")
+    report = await stage.reloader.change_limits(faster, BY)
+    assert report["needed_at"] == needed_at
 
 
 async def test_a_reload_is_completed_though_its_client_leaves(tmp_path: Path) -> None:

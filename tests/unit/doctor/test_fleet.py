@@ -108,10 +108,12 @@ def test_a_fleet_of_one_has_no_peers_to_speak_of() -> None:
 def test_isolation_and_disagreement_are_wrong() -> None:
     found = fleet.peers(status(probes__isolated=True), [peer(verdict="suspect")])
     assert levels(found) == [("peers", WRONG), ("peer lim2", REMARK)]
-    (_, differing) = fleet.peers(status(probes__disagreeing={"lim2": ["a", "b"]}), [peer()])
+    (_, differing) = fleet.peers(
+        status(probes__disagreeing={"lim2": ["a", "b (not there)"]}), [peer()]
+    )
     assert (differing.level, differing.what) == (
         WRONG,
-        "has a different configuration: limits that differ or are missing there: a, b",
+        "has a different configuration: limits that differ: a; limits missing there: b",
     )
 
 
