@@ -29,7 +29,8 @@ Garbage. A cell may not matter once it is older than the time in which a full bu
 later news of such a cell, and counts them (`late`). A margin later it folds the cell into a floor,
 so the level does not change. A peer without knowledge is also told the floor, as a cell of no
 origin that starts where the others begin. Without the floor, a key that always uses its whole rate
-would look nearly unused.
+would look nearly unused. A peer's floor has tokens of cells that are also here. So a limiter that
+is told one first folds its own cells that are too old, and keeps the fuller of the two floors.
 
 Representation. The limiter's own open cell is apart from the others (`cells`): an admission folds
 it alone, and a merge folds from the place of the first news on. A row at rest is one `bytes`
@@ -191,18 +192,34 @@ class Ledger(LedgerState):
     def _floor_cell(self, now: int) -> list[Cell]:
         """Return the floor as it travels.
 
-        It has the tokens in use, rounded up, of all cells that a newcomer refuses as too old.
+        It has the tokens in use of all cells that a newcomer refuses as too old, and such a start
+        that they end at the same TAT.
         """
         shape = self._shape
         self._collect(now)
-        age_ms = min(shape.life // shape.per_ms, MAX_AGE_MS)
-        start = now - age_ms * shape.per_ms
+        start = now - min(shape.life // shape.per_ms, MAX_AGE_MS) * shape.per_ms
         if self._count and self._start < start:
             self._close()
         cells = self._all()
-        ahead = cells.fold(self._floor, shape.per, cells.place_of(start)) - start
-        tokens = min(-(-ahead // shape.per), MAX_TOKENS)
+        tat = cells.fold(self._floor, shape.per, cells.place_of(start))
+        tokens = min(-(-(tat - start) // shape.per), MAX_TOKENS)
+        age_ms = min((now - tat + tokens * shape.per) // shape.per_ms, MAX_AGE_MS)
         return [Cell(FLOOR, 0, tokens, age_ms)] if tokens > 0 else []
+
+    def _take_floor(self, tat: int, now: int) -> None:
+        """Merge a peer's floor, which ends at this TAT.
+
+        It has most tokens of the cells that a newcomer refuses as too old, and these are here, too.
+        They must not count twice, so they join this limiter's own floor first.
+        """
+        shape, cells = self._shape, self._all()
+        start = now - shape.life
+        if self._count and self._start < start:
+            self._close()
+        own = cells.drop_before(start, self._floor, shape.per)
+        self._floor = max(own, tat)
+        self._changed()
+        cells.refold()
 
     def merge(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
@@ -215,10 +232,7 @@ class Ledger(LedgerState):
             entry = origin * SLOTS + slot
             start = now - age_ms * shape.per_ms
             if entry == FLOOR:
-                if start + count * shape.per > self._floor:
-                    self._floor = start + count * shape.per
-                    self._changed()
-                    cells.refold()
+                self._take_floor(start + count * shape.per, now)
                 continue
             has[entry] = count
             mine = bool(self._count) and entry == self._id
