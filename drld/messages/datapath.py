@@ -21,7 +21,7 @@ from drld.messages.recording import RecordedStage, Recording
 from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
 from drld.messages.topics import Notation, check
-from drld.messages.waiting import WaitingBucket
+from drld.messages.waiting import WaitingBucket, WaitingClient
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
 from drld.police.token_bucket import TokenBucket
@@ -37,9 +37,19 @@ class _Limit:
     spec: LimitSpec
     stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
     record: Enforcement
-    counts: Counts
+    earlier: Counts
+    """The counts, without those of `waiting`."""
+    waiting: WaitingBucket | None
+    """The stage, if it is a bucket that messages wait for: it counts those that do not."""
     recording: Recording | None = None
     """The arrivals, while an operator profiles the limit."""
+
+    @property
+    def counts(self) -> Counts:
+        """The counts until now."""
+        if self.waiting is not None:
+            self.earlier.at_once += self.waiting.take_at_once()
+        return self.earlier
 
 
 class Front(Protocol):
@@ -92,7 +102,8 @@ class MessageDatapath:
                 counts = Counts(now_ns) if old is None else old.counts
                 recording = None if old is None else old.recording
                 stage = self._stage(spec, counts, record, now_ns)
-                self._limits[spec.id] = _Limit(spec, stage, record, counts, recording)
+                waiting = stage if isinstance(stage, WaitingBucket) else None
+                self._limits[spec.id] = _Limit(spec, stage, record, counts, waiting, recording)
         for gone in before.values():
             gone.stage.open(now_ns)
         self._route()
@@ -140,7 +151,7 @@ class MessageDatapath:
         if match.client is not None:
             assert policy.keyed is not None
             # In shadow mode, the messages that would be dropped are those that would wait.
-            make = ShadowBucket if shadow else DroppingClient if drops else self._waiting
+            make = ShadowBucket if shadow else DroppingClient if drops else self._client
             return PerClient(match.client, make, counts, _each(policy), policy.keyed.max_keys)
         if drops:
             return DroppingBucket(policy, counts, record, now_ns, self._rng)
@@ -150,6 +161,9 @@ class MessageDatapath:
 
     def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
         return WaitingBucket(self.gate, counts, record, now_ns)
+
+    def _client(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingClient:
+        return WaitingClient(self.gate, counts, record, now_ns)
 
     def waits(self, limit_id: int) -> Waits:
         """See `drld.police.waits.HasWaits`."""
@@ -195,7 +209,11 @@ class MessageDatapath:
             key
             for key in among
             if (limit := limits.get(key)) is not None
-            and ((it := limit.counts).at_once or it.waiting or it.waited or it.dropped or it.late)
+            and (
+                ((it := limit.waiting) is not None and it.at_once)
+                or ((its := limit.earlier).at_once or its.waiting or its.waited)
+                or (its.dropped or its.late)
+            )
         ]
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:

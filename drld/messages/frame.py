@@ -51,6 +51,11 @@ class Frame(NamedTuple):
     answer: bytes = b""
     """The bytes that drld answers in the broker's place, at once: through `Returns.insert`."""
 
+    @property
+    def topic_text(self) -> str | None:
+        """The text of the topic; None: the frame is no message."""
+        return None if self.topic is None else self.topic.text
+
 
 def kept(name: str) -> str:
     """A client's word about itself, as drld keeps it: if it is long, its digest.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import heapify, heappop, heappush
 from operator import is_
@@ -37,7 +37,7 @@ _BESIDE = 512
 """Bytes that a frame takes while it waits, beside its data and its topic's letters: some 480 in
 CPython 3.11, with the topic that the trie remembers."""
 
-
+_NO_STAGES: Iterator[Stage] = iter(())
 _FEW = 64
 """Entries without effect that stay in the schedule in any case."""
 
@@ -255,19 +255,21 @@ class Gate:
             return Fate.FORWARD
         if self._schedule and self._schedule[0][0] <= arrived_ns:
             self._advance(arrived_ns)
-        stages: Sequence[Stage] = ()
+        stage, rest = None, _NO_STAGES
         if (topic := frame.topic) is not None:
             if (topics := lane.topics) is not None:
-                # `Topics.match`, without the call for a topic that has come before.
-                known = topic.found_in is topics.identity
-                stages = topic.values if known else topics.match(topic)
-            if not stages:
+                # Without the call for a topic that has come before.
+                if topic.found_in is not topics.identity:
+                    topics.match(topic)
+                stage = topic.first
+                if topic.others:
+                    rest = iter(topic.others)
+            if stage is None:
                 self.unmatched += 1
         frames = lane.frames
-        if not stages and not frames:
-            return Fate.FORWARD
-        rest = iter(stages)
-        found = _enter(rest, lane, arrived_ns)
+        found = Fate.FORWARD if stage is None else stage.enter(lane, arrived_ns)
+        if rest is not _NO_STAGES and found is Fate.FORWARD:
+            found = _enter(rest, lane, arrived_ns)
         if not frames and isinstance(found, Fate):
             return found
         held = Held(lane, frame, rest)
@@ -352,6 +354,6 @@ class Gate:
 
 def memory(frame: Frame) -> int:
     """The memory that a frame takes while it waits, bytes."""
-    topic = frame.topic or ""
+    topic = frame.topic_text or ""
     # CPython takes four bytes for each letter of a text with a letter beyond U+FFFF.
     return len(frame.data) + len(topic) * (1 if topic.isascii() else 4) + _BESIDE

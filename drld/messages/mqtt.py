@@ -158,11 +158,11 @@ class MqttReader:
             return frame.data
         data = frame.data
         at = body(data)
-        if not (data[at] or data[at + 1]) and self._known.get(alias) != topic:
-            raw = topic.encode()
+        if not (data[at] or data[at + 1]) and self._known.get(alias) != topic.text:
+            raw = topic.text.encode()
             fields = len(raw).to_bytes(2, "big") + raw + data[at + 2 :]
             data = data[:1] + varint(len(fields)) + fields
-        self._known[alias] = topic
+        self._known[alias] = topic.text
         return data
 
     def drop(self, frame: Frame) -> bytes:
@@ -215,7 +215,7 @@ class MqttReader:
                 alias, topic = self._alias(Cursor("PUBLISH", frame, at), topic)
         if at > len(frame):
             raise FrameError("PUBLISH.topic: must be within its packet, and the fields behind it")
-        if not topic:
+        if not topic.text:
             raise FrameError("PUBLISH.topic: must not be empty")
         return _make((frame, end, topic, _KEEPS, alias, b""))
 
@@ -228,14 +228,14 @@ class MqttReader:
         if not alias:
             raise cursor.wrong("topic_alias", "must be at least 1 (got 0)")
         before = self._aliases.get(alias)
-        if not topic:
+        if not topic.text:
             if before is None:
                 raise cursor.wrong("topic_alias", f"must be one that has a topic (got {alias})")
             return alias, before
         if before != topic:
-            self._alias_bytes += len(topic.encode()) + ALIAS_BYTES
+            self._alias_bytes += len(topic.text.encode()) + ALIAS_BYTES
             if before is not None:
-                self._alias_bytes -= len(before.encode()) + ALIAS_BYTES
+                self._alias_bytes -= len(before.text.encode()) + ALIAS_BYTES
             if self._alias_bytes > MAX_ALIAS_BYTES:
                 claim = f"must stand for {MAX_ALIAS_BYTES} bytes of topics at most (with others)"
                 raise cursor.wrong("topic_alias", claim)

@@ -24,7 +24,7 @@ MAX_LEVELS = 32
 MAX_FILTER = 1024
 """The most characters of a filter."""
 MAX_CACHED = 16_384
-"""The default number of topics in a cache, some 6 MB: with fewer, 10,000 topics would often miss
+"""The default number of topics in a cache, some 4 MB: with fewer, 10,000 topics would often miss
 it."""
 _LONGEST_CACHED = 256
 """The most bytes of a topic in a cache: strangers choose topics, and so the memory for them."""
@@ -37,15 +37,30 @@ class Notation(enum.Enum):
     NATS = (".", "*", ">")
 
 
-class Topic(str):
-    """The topic of a message, with the values that a trie has found for it last."""
+class Topic:
+    """The topic of a message, with the values that a trie has found for it last.
 
-    __slots__ = ("found_in", "values")
+    It has a text, and is none: the attributes of an heir of `str` lie in other lines of memory.
+    """
 
-    def __init__(self, text: str = "") -> None:  # noqa: ARG002 -- `str.__new__` takes it
+    __slots__ = ("first", "found_in", "others", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
         self.found_in: object = None
         """The `Topics.identity` of this trie; None: there are no values yet."""
-        self.values: tuple[Any, ...] = ()
+        self.first: Any = None
+        """The first value; None: there is none."""
+        self.others: tuple[Any, ...] = ()
+        """The values behind the first one."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same text."""
+        return isinstance(other, Topic) and self.text == other.text
+
+    def __hash__(self) -> int:
+        """The hash of the text."""
+        return hash(self.text)
 
 
 class TopicCache(dict[bytes, Topic]):
@@ -131,7 +146,7 @@ class Topics(Generic[T]):
         """Make the trie of these filters.
 
         Args:
-            filters: each with its value; `match` returns values in this order.
+            filters: each with its value; `match` has values in this order.
             notation: the notation of the filters and of the topics.
 
         Raises:
@@ -164,15 +179,15 @@ class Topics(Generic[T]):
             node.any = _Node()
         return node.any
 
-    def match(self, topic: Topic) -> tuple[T, ...]:
-        """The values of the filters that a topic matches, in the order of the filters."""
+    def match(self, topic: Topic) -> None:
+        """Give a topic the values of the filters that it matches, in the order of the filters."""
         if topic.found_in is not self.identity:
-            topic.values = self.search(topic)
+            topic.first, *others = self.search(topic.text) or (None,)
+            topic.others = tuple(others)
             topic.found_in = self.identity
-        return topic.values
 
     def search(self, topic: str) -> tuple[T, ...]:
-        """The values for any text, without remembering the text."""
+        """The values of the filters that a text matches, in the order of the filters."""
         # Levels beyond the depth of the trie may stay in one piece: none of them is compared.
         levels = topic.split(self._separator, self._depth)
         nodes, found = [self._root], []

@@ -25,16 +25,13 @@ class WaitingBucket(Hold[Held]):
         self._counts = counts
         self._records = LateRecords(record)
         self._late = False
-        """Whether records wait. To look at the records would cost each message a tenth more."""
+        """Whether records wait."""
 
     def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:  # noqa: ARG002 -- all are equal
         """See `Stage.enter`."""
-        if self._late:
+        if not self._at_ease and self._late:
             self._apply(self._records.until(now_ns))
-        if self.passes(now_ns):
-            self._counts.at_once += 1
-            return Fate.FORWARD
-        return self
+        return Fate.FORWARD if self.passes(now_ns) else self
 
     def wait(self, message: Held, arrived_ns: int) -> None:
         """See `Queue.wait`."""
@@ -73,6 +70,11 @@ class WaitingBucket(Hold[Held]):
         """Let all messages that wait leave, now and from now on."""
         self.program(OPEN, now_ns)
 
+    def _ease(self) -> None:
+        """See `Hold._ease`; each message looks whether records wait, which takes no time then."""
+        super()._ease()
+        self._at_ease = self._at_ease and not self._late
+
     def _apply(self, records: Iterator[tuple[int, Enforcement]]) -> None:
         """Put records into force."""
         changed = False
@@ -80,5 +82,19 @@ class WaitingBucket(Hold[Held]):
             super().program(record, at_ns)
             changed = True
         self._late = len(self._records) > 0
+        self._ease()
         if changed and len(self):
             self._gate.schedule(self)
+
+
+class WaitingClient(WaitingBucket):
+    """The bucket of one client of a limit whose excess waits: it counts for its limit."""
+
+    __slots__ = ()
+
+    def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
+        """See `Stage.enter`."""
+        found = super().enter(lane, now_ns)
+        if found is Fate.FORWARD:
+            self._counts.at_once += self.take_at_once()
+        return found

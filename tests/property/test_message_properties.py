@@ -17,7 +17,7 @@ from drld.messages.gate import Fate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
 from drld.messages.spec import ITEM, ByClient, Excess
 from drld.messages.topics import Topic
-from drld.messages.waiting import WaitingBucket
+from drld.messages.waiting import WaitingClient
 from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
 from drld.spec import LimitSpec
@@ -36,7 +36,7 @@ class Charge(NamedTuple):
     bucket: int
 
 
-class LoggedBucket(WaitingBucket):
+class LoggedBucket(WaitingClient):
     """Notes when it charges a message."""
 
     __slots__ = ("_charges", "_number")
@@ -68,10 +68,12 @@ class LoggedDatapath(MessageDatapath):
         self.charges: list[Charge] = []
         self.buckets = 0
 
-    def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
+    def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> LoggedBucket:
         self.buckets += 1
         bucket = LoggedBucket(self.gate, counts, record, now_ns)
         return bucket.log(self.charges, self.buckets)
+
+    _client = _waiting
 
 
 class Offer(NamedTuple):

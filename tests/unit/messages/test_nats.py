@@ -87,7 +87,7 @@ def test_answers_to_the_server_overtake_messages(data: bytes, place: Place) -> N
 
 
 def test_subjects_are_text() -> None:
-    assert one("PUB städte.ulm 0\r\n\r\n".encode()).topic == "städte.ulm"
+    assert one("PUB städte.ulm 0\r\n\r\n".encode()).topic_text == "städte.ulm"
 
 
 @pytest.mark.parametrize(

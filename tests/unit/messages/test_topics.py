@@ -99,10 +99,20 @@ def test_all_filters_that_match_are_found_in_their_order() -> None:
 def test_a_topic_keeps_what_one_trie_has_found() -> None:
     first, second = Topics([("#", 1)], MQTT), Topics([("a/+", 2)], MQTT)
     topic = Topic("a/b")
-    assert first.match(topic) == (1,)
-    assert first.match(topic) is topic.values
-    assert second.match(topic) == (2,)
-    assert first.match(topic) == (1,)
+    for topics, value in ((first, 1), (first, 1), (second, 2), (first, 1)):
+        topics.match(topic)
+        assert (topic.first, topic.others) == (value, ())
+
+
+def test_a_topic_has_the_further_values_of_a_trie_or_none() -> None:
+    topic = Topic("a/b")
+    for filters, first, others in (
+        (["a/+", "#", "a/b"], 0, (1, 2)),
+        (["a/c", "b"], None, ()),
+        (["b", "a/#"], 1, ()),
+    ):
+        Topics(zip(filters, range(3), strict=False), MQTT).match(topic)
+        assert (topic.first, topic.others) == (first, others)
 
 
 def test_topics_are_cached_up_to_a_bound() -> None:
@@ -110,8 +120,8 @@ def test_topics_are_cached_up_to_a_bound() -> None:
     for number in range(1000):
         raw = str(number).encode()
         assert cache[raw] is cache[raw]
-        assert cache[raw] == str(number)
-        assert cache[b"x" * 1000 + raw] == "x" * 1000 + str(number)
+        assert cache[raw].text == str(number)
+        assert cache[b"x" * 1000 + raw].text == "x" * 1000 + str(number)
         assert len(cache) <= 10
     assert all(len(raw) < 10 for raw in cache)
 
