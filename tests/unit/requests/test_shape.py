@@ -83,18 +83,30 @@ AMOUNTS = [*PLAIN, (2, 1, 0, AT_LEAST), (2, 3, 7, AT_LEAST | SIZE), (1, 0, 7, SI
 AMOUNTS += [(1, 0, 0, CHARGE), (0, 0, 0, CHARGE), (0, 0, 9, CHARGE | SIZE), (1, 0, 0, 8)]
 
 
+def answer(front: BatchFront, words: bytes) -> batch.Written:
+    (written,) = front.answers([((0, 1, 0, 0, 0, len(words)), words)], CALLER, 0)
+    return written
+
+
 @pytest.mark.parametrize("mode", ["enforce", "shadow", "pause"])
 @pytest.mark.parametrize("gap_ns", [0, 10**9])
-def test_a_remembered_shape_changes_no_answer(mode: str, gap_ns: int) -> None:
+@pytest.mark.parametrize("together", [1, 8])
+def test_a_remembered_shape_changes_no_answer(mode: str, gap_ns: int, together: int) -> None:
+    """Questions come alone, or together and often under the same limit."""
     one, other = fronts(mode)
     rng = Random(f"{mode} {gap_ns}")
-    for number in range(6000):
-        # Half of them are what one expects.
-        words = rng.choice(TEXTS) if rng.random() < 0.5 else rng.choice(TEXTS[::7])
-        amounts = rng.choice(AMOUNTS) if rng.random() < 0.5 else (1, 0, 0, 0)
-        record, now_ns = (number, *amounts, len(words)), 10**15 + number * gap_ns
-        expected = other.answer(record, words, CALLER, now_ns)
-        assert one.answer(record, words, CALLER, now_ns) == expected, (words, amounts)
+    words = TEXTS[0]
+    for number in range(6000 // together):
+        checks = list[batch.Check]()
+        for place in range(together):
+            if not place or rng.random() < 0.5:
+                # Half of them are what one expects.
+                words = rng.choice(TEXTS) if rng.random() < 0.5 else rng.choice(TEXTS[::7])
+            amounts = rng.choice(AMOUNTS) if rng.random() < 0.5 else (1, 0, 0, 0)
+            checks.append(((number + place, *amounts, len(words)), words))
+        now_ns = 10**15 + number * gap_ns
+        expected = [other.answers([check], CALLER, now_ns)[0] for check in checks]
+        assert one.answers(checks, CALLER, now_ns) == expected, checks
     assert one.datapath.counters() == other.datapath.counters()
     for limit_id in one.datapath.limits:
         read, as_expected = (it.datapath.read(limit_id, 10**16) for it in (one, other))
@@ -109,7 +121,7 @@ def test_names_of_strangers_are_remembered_up_to_a_bound(
     front, _ = fronts("enforce")
     for number in range(20):
         for words in (text("web", "", [(f"name-{number}", "x")]), text("web", "", [])):
-            front.answer((0, 1, 0, 0, 0, len(words)), words, CALLER, 0)
+            answer(front, words)
             assert 0 < len(front._shapes) <= min(most, number + 2)
 
 
@@ -117,10 +129,10 @@ def test_a_reload_ends_what_was_found_out() -> None:
     front = BatchFront(limited((limit(), bucket(3))), lambda: 0, Turns())
     words = text("api", "", [])
     for _ in range(2):
-        assert front.answer((0, 1, 0, 0, 0, len(words)), words, CALLER, 0)[1] == b"limit-1"
+        assert answer(front, words)[1] == b"limit-1"
     limited((limit(2), bucket(3)), datapath=front.datapath)
     front.renew()
-    assert front.answer((0, 1, 0, 0, 0, len(words)), words, CALLER, 0)[1] == b"limit-2"
+    assert answer(front, words)[1] == b"limit-2"
 
 
 def test_a_shape_remembers_a_bounded_number_of_choices() -> None:
@@ -133,6 +145,6 @@ def test_a_shape_remembers_a_bounded_number_of_choices() -> None:
 def test_a_text_of_one_part_is_a_mistake_also_after_a_question_with_its_namespace() -> None:
     front = BatchFront(limited((limit(), bucket(3))), lambda: 0, Turns())
     asked = text("api", "", [])
-    assert front.answer((0, 1, 0, 0, 0, len(asked)), asked, CALLER, 0)[1] == b"limit-1"
-    _, mistake = front.answer((0, 1, 0, 0, 0, 3), b"api", CALLER, 0)
+    assert answer(front, asked)[1] == b"limit-1"
+    _, mistake = answer(front, b"api")
     assert mistake == b"a question must have a namespace, a caller, and pairs"
