@@ -2,15 +2,17 @@
 
 A round gives each contestant the same requests, one after the other; every other round goes
 backward. Times are medians over the rounds, and ratios are medians of the ratios within a round, so
-that a host that is busy for a while changes them little.
+that a host that is busy for a while changes them little. The client and the servers have a
+processor each.
 """
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import statistics
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -27,6 +29,7 @@ from testbed.bench.summary import Outcome, Row
 
 TIME, RATIO = ("a decision", "us"), ("of the first's time", "")
 P99, REFUSED = ("p99", "us"), ("refused", "%")
+CONTROL = ("p99 of a bare server", "us")
 LOAD = ("load", "1/s")
 
 
@@ -39,6 +42,8 @@ class Result(NamedTuple):
     """The time of each request, s; empty: requests are not measured one by one."""
     per_s: float | None = None
     """The rate of requests whose times no answer moves, 1/s; None: each waits for an answer."""
+    control: Sequence[float] = ()
+    """The times of the same requests with a server that decides nothing, s."""
 
 
 Slice: TypeAlias = Callable[[Sequence[Asked]], Result]
@@ -105,6 +110,17 @@ async def measure(setting: Setting) -> Outcome:
     return Outcome(found, TIME[0], notes)
 
 
+@contextmanager
+def _pinned(cpu: int) -> Iterator[None]:
+    """Keep this thread on one processor: a client that polls would share that of its server."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 async def _rounds(
     setting: Setting, load: Load, some: Sequence[Entry], slices: Sequence[Slice]
 ) -> list[Row]:
@@ -119,7 +135,8 @@ async def _rounds(
             # Contestants do not yield, and who interrupts waits for one slice.
             await trio.lowlevel.checkpoint()
             mine = asked[: setting.choose(*some[index].requests)]
-            result = slices[index](mine)
+            with _pinned(setting.cpus[0]):
+                result = slices[index](mine)
             # The first round warms up.
             if number:
                 seen[index].append((result, len(mine)))
@@ -131,9 +148,14 @@ async def _rounds(
         if entry is not some[0]:
             rows.append(row(*RATIO, [a / b for a, b in zip(time, times[0], strict=True)]))
         if one[0][0].latencies:
-            p99 = [statistics.quantiles(it.latencies, n=100)[-1] * 1e6 for it, _ in one]
-            rows.append(row(*P99, p99, below=entry.p99_below))
+            rows.append(row(*P99, [_p99_us(it.latencies) for it, _ in one], below=entry.p99_below))
+        if one[0][0].control:
+            rows.append(row(*CONTROL, [_p99_us(it.control) for it, _ in one]))
         if loads := [it.per_s for it, _ in one if it.per_s is not None]:
             rows.append(row(*LOAD, loads))
         rows.append(row(*REFUSED, [100 * result.refused / count for result, count in one]))
     return rows
+
+
+def _p99_us(times_s: Sequence[float]) -> float:
+    return statistics.quantiles(times_s, n=100)[-1] * 1e6

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
 
-from drld.client.protocol.check_codec import read_answers
+from drld.client.protocol.check_codec import check_frames, read_answers, record_of, text_of
 from drld.client.protocol.frame import MAX_ANSWER_BYTES, Frames
 from drld.client.protocol.greeting import WELCOME_BYTES, hello
 from testbed.bench.requests.contest import Result
+from testbed.bench.requests.limiter import question
+from testbed.bench.requests.load import Asked
 from testbed.errors import MeasurementError
 
 CONNECTIONS = 16
@@ -62,6 +64,13 @@ def connections(path: str) -> Iterator[list[Connection]]:
                 raise MeasurementError("the daemon did not greet")
             made.append(Connection(sock))
         yield made
+
+
+def frame_of(it: Asked) -> bytes:
+    """Return the frame with the question about one request."""
+    asked = question(it)
+    text = text_of(asked)
+    return check_frames([(record_of(0, asked, text), text)])
 
 
 def arrivals(rng: Random, count: int, per_s: float) -> list[float]:

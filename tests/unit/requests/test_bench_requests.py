@@ -29,7 +29,7 @@ from testbed.bench.registry import BENCHMARKS
 from testbed.bench.requests import hammer, memory, open_loop, ticks
 from testbed.bench.requests.contest import Entry, Scene, entries
 from testbed.bench.requests.load import EMPTIED, Load, uniform, zipf
-from testbed.bench.requests.rows import batches, half_load, lease, leased, singly
+from testbed.bench.requests.rows import batches, full_load, half_load, lease, leased, singly
 
 from ...fleets.requests import request_limit
 from ..client.limiter import limiter
@@ -69,7 +69,7 @@ def test_a_contestant_refuses_what_is_to_be_refused(tmp_path: Path, entry: Entry
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize(
-    "row", [batches, singly, lease, leased, half_load], ids=lambda row: row.ENTRY.case
+    "row", [batches, singly, lease, leased, half_load, full_load], ids=lambda row: row.ENTRY.case
 )
 def test_the_client_library_refuses_what_is_to_be_refused(
     tmp_path: Path, row: ModuleType, monkeypatch: pytest.MonkeyPatch
@@ -95,7 +95,8 @@ def test_the_client_library_refuses_what_is_to_be_refused(
     expected = 0 if row in (lease, leased) else sum(it.emptied for it in asked)
     assert result.refused == expected
     assert result.seconds > 0
-    assert len(result.latencies) == {singly: 200, half_load: 150}.get(row, 0)
+    assert len(result.latencies) == {singly: 200, half_load: 150, full_load: 200}.get(row, 0)
+    assert len(result.control) == (150 if row is half_load else 0)
     assert (result.per_s is not None) == (row is half_load)
 
 

@@ -37,6 +37,6 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "one at a time", "drld, client library", contestant, place=3, below=66.7,
+    "one at a time", "drld, client library", contestant, place=3,
     note="one daemon, unix socket, one connection; limits without a key",
 )  # fmt: skip
