@@ -267,8 +267,8 @@ class Policer:
         """Forward the first of these items of one flow, which arrive together, as `police` would.
 
         It stops before an item that needs more than the common case: one that may be dropped, a
-        draw, or an item larger than the bucket. `police` decides about that one. Of twenty items, each
-        takes a fifth of the time of `police` and `fill`.
+        draw, or an item larger than the bucket. `police` decides about that one. Each of twenty
+        items takes a fifth of the time of `police` and `fill`.
 
         Args:
             flow: the flow of all items.
