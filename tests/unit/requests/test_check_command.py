@@ -49,6 +49,9 @@ async def test_the_answer_decides_output_and_exit_code(tmp_path: Path) -> None:
         assert written.startswith("refused: above the limit limit-2\n")
         assert await check("--namespace", "other") == (0, "admitted: it falls under no limit\n")
         wrong = await drlctl(control, "check", "plan")
+        assert wrong.exit_code == 1
+        assert "the daemon refuses: no limit is named 'plan'" in wrong.stderr
+        wrong = await drlctl(control, "check", "plan=free", "plan")
         assert wrong.exit_code == 2
         assert "must be NAME=VALUE" in wrong.stderr
         twice = await drlctl(control, "check", "user=alice", "user=bob")
@@ -57,6 +60,29 @@ async def test_the_answer_decides_output_and_exit_code(tmp_path: Path) -> None:
         assert "cost: is no name for a descriptor" in said
         daemon.datapaths = []
         assert "requests.listen: is not set" in refused(await drlctl(control, "check"))
+
+
+async def test_a_request_falls_under_the_limit_that_is_named(tmp_path: Path) -> None:
+    daemon, control = FakeDaemon(), tmp_path / "sock"
+    daemon.datapaths = [limited((limit(), bucket(5)), (of_plan(2), bucket(1)))]
+    per_user = {"namespace": "api", "where": {"plan": "free"}, "per": ["user"]}
+    daemon.reports.append({**daemon.reports[0], "name": "user", "match": per_user})
+    async with served(daemon, control):
+
+        async def usage(*args: str) -> str:
+            result = await drlctl(control, "check", *args)
+            assert result.exit_code == 2
+            return result.stderr
+
+        answer = await drlctl(control, "check", "user", "user=alice", "--json")
+        assert answer.exit_code == 0
+        assert [it["limit"] for it in json.loads(answer.stdout)["limits"]] == ["limit-1", "limit-2"]
+        assert "user: is required: user has a bucket for each user" in await usage("user")
+        wrong = await usage("user", "user=alice", "plan=paid")
+        assert "plan: must be free, or left out" in wrong
+        assert "--namespace: must be left out" in await usage("user", "--namespace", "api")
+        said = refused(await drlctl(control, "check", "customer-a"))
+        assert said == "drlctl: customer-a: must be a limit on requests\n"
 
 
 async def test_bad_options_are_refused_with_a_reason(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from typing import cast
 
 import click
 
-from drld.cli.client import Daemon, NotFound, limit_path
+from drld.cli.client import Daemon, NotFound, Refused, limit_path
+from drld.cli.completion import limit_names
 from drld.cli.output import NONE, json_option, write_json, write_table
+from drld.control.schema.limits import LimitReport
 from drld.requests.answer import CheckAnswer, LimitAnswer
 from drld.requests.busy_report import BusyReport
 from drld.units import human_amount, human_duration
@@ -17,8 +19,8 @@ REFUSED = 3
 
 
 @click.command()
-@click.argument("pairs", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--namespace", default="default", show_default=True, help="Namespace of the request.")
+@click.argument("words", metavar="[LIMIT] [NAME=VALUE]...", nargs=-1, shell_complete=limit_names)
+@click.option("--namespace", help="Namespace of the request; default: that of LIMIT, or default.")
 @click.option("--cost", type=int, default=1, show_default=True, help="0 asks, and takes nothing.")
 @click.option("--bytes", "size", type=int, help="Size, for limits that count bytes.")
 @click.option("--at-least", type=int, help="Least cost of use: as much up to --cost as fits.")
@@ -28,9 +30,9 @@ REFUSED = 3
 @click.pass_obj
 def check(
     daemon: Daemon,
-    pairs: tuple[str, ...],
+    words: tuple[str, ...],
     *,
-    namespace: str,
+    namespace: str | None,
     cost: int,
     size: int | None,
     at_least: int | None,
@@ -40,22 +42,30 @@ def check(
 ) -> None:
     """Ask whether a request may pass, as clients do, and charge it if it may.
 
-    The pairs are the request's descriptor. Exit status: 0 admitted, 3 refused, 1 the daemon cannot
-    be reached or refuses to answer, 2 wrong usage.
+    The pairs are the request's descriptor. The request falls under LIMIT: it has the namespace of
+    this limit, and the pairs that the limit asks for. Exit status: 0 admitted, 3 refused, 1 the
+    daemon cannot be reached or refuses to answer, 2 wrong usage.
 
     \b
+    drlctl check api-user user=alice --cost 3
     drlctl check --namespace api user=alice --cost 3
     drlctl check --namespace api --cost 0 --json
     drlctl check --namespace llm user=alice --cost 5200 --charge
     """
-    split = [pair.partition("=") for pair in pairs]
+    limit = words[0] if words and "=" not in words[0] else None
+    split = [pair.partition("=") for pair in words[limit is not None :]]
     if any(not equals for _, equals, _ in split):
-        raise click.UsageError("each argument must be NAME=VALUE")
-    if len({name for name, *_ in split}) < len(split):
+        raise click.UsageError("each argument but the name of a limit must be NAME=VALUE")
+    pairs = {name: value for name, _, value in split}
+    if len(pairs) < len(split):
         raise click.UsageError("each NAME must be given once")
+    if limit is not None:
+        if namespace is not None:
+            raise click.UsageError("--namespace: must be left out, as the limit has one")
+        namespace, pairs = _under(daemon, limit, pairs)
     asked = {
-        "namespace": namespace,
-        "descriptor": {name: value for name, _, value in split},
+        "namespace": "default" if namespace is None else namespace,
+        "descriptor": pairs,
         "cost": cost,
         "charge": charge,
         **({} if size is None else {"bytes": size}),
@@ -69,6 +79,25 @@ def check(
         _write(answer, cost, partly=at_least is not None)
     if not answer["admitted"]:
         raise SystemExit(REFUSED)
+
+
+def _under(daemon: Daemon, limit: str, pairs: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the namespace of a limit, and these pairs with those that the limit asks for.
+
+    Raises:
+        Refused: the limit is not on requests.
+        UsageError: the request would not fall under the limit.
+    """
+    match = cast(LimitReport, daemon.get(limit_path(limit)))["match"]
+    if "namespace" not in match:
+        raise Refused(f"{limit}: must be a limit on requests")
+    for name in match["per"]:
+        if name not in pairs:
+            raise click.UsageError(f"{name}: is required: {limit} has a bucket for each {name}")
+    for name, value in match["where"].items():
+        if pairs.setdefault(name, value) != value:
+            raise click.UsageError(f"{name}: must be {value}, or left out: {limit} asks for it")
+    return match["namespace"], pairs
 
 
 def _write(answer: CheckAnswer, cost: int, *, partly: bool) -> None:
