@@ -244,7 +244,7 @@ class Replica:
                 if deltas := self._deltas(told, now_ns, {}):
                     messages.append((peer, Message(number, deltas, self._acknowledged(peer))))
                 else:
-                    self.pending[peer].acknowledge(number)
+                    self.pending[peer].forget(number)
         return messages
 
     def _deltas(

@@ -135,6 +135,24 @@ def test_news_for_a_silent_peer_are_not_kept_and_told_when_it_is_heard_again() -
     assert {round(it.level("alice")) for it in fleet.limiters} == {40}
 
 
+def test_a_peer_without_the_limit_is_told_in_vain_for_some_time_only() -> None:
+    fleet = Fleet(3)
+    without = fleet.limiters[2]
+    without.follow(KEYED.replace("id = 1", "id = 2"))
+    for number in range(100):
+        fleet.limiters[0].ask(f"u{number}", 15)
+    fleet.run(11_000)
+    refused = without.socket.rejected["limit"]
+    assert refused > 100
+    fleet.run(10_000)
+    assert without.socket.rejected["limit"] == refused
+    # Once it has the limit, it is told everything.
+    without.follow(KEYED)
+    fleet.run(1500)
+    assert all(round(without.level(f"u{number}")) == 15 for number in range(100))
+    assert all(it.keyed.limits[1].replica.settled for it in fleet.limiters)
+
+
 def test_peers_come_and_go_by_reload() -> None:
     fleet = Fleet(3)
     fleet.limiters[0].ask("alice", 12)
