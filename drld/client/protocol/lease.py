@@ -8,7 +8,7 @@ The size follows the demand. It begins at one request, and doubles when a lease 
 its time. When a lease lapses, the next has the size of the used part. So after a used lease, at
 most half of the next is lost. A lease is at most a quarter of the limit's remainder, so a process
 that stops asking has not emptied the bucket. A refusal holds until the time to retry, and for
-`LEASE_NS` at most.
+`LEASE_NS` at most. A decision without the limiter is no lease, and the size begins at one again.
 """
 
 from __future__ import annotations
@@ -106,12 +106,14 @@ class Lease:
             left: the remainder of the limit, requests; None: it is not known.
         """
         self._left = left
-        if answer.admitted:
+        if answer.degraded:
+            self._size = 1
+        elif answer.admitted:
             self._granted = answer.granted
             self._counts["leased"] += answer.granted
             self._tokens = max(answer.granted - cost, 0)
             self._until_ns = asked_ns + LEASE_NS
-        elif not answer.degraded:
+        else:
             # A question with a mistake, or above the burst, is refused however often it is asked.
             retry_s = answer.retry_after_s
             wait_ns = LEASE_NS if retry_s is None else min(int(retry_s * 1e9), LEASE_NS)

@@ -215,6 +215,16 @@ def test_a_lease_leaves_others_most_of_the_tokens() -> None:
     assert lease.wanted(7, 0) == 7
 
 
+def test_a_lease_begins_again_after_an_outage() -> None:
+    """Otherwise it would take the whole bucket at once, whose remainder is not known then."""
+    counts: Counter[str] = Counter()
+    lease = Lease(counts)
+    for _ in range(20):
+        assert received(lease, Answer(True, 1, degraded=True), 1, 0, 0)
+        assert lease.wanted(1, 0) == 1
+    assert counts["leased"] == 0
+
+
 def test_a_refusal_holds_until_the_time_to_retry() -> None:
     lease = Lease()
     assert not received(lease, Answer(False, 0, "api", 0, None, 0.05), 2, 0, 0)

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from drld.cli.client import Daemon, NotFound, Refused, limit_path
+from drld.cli.client import Daemon, NotFound, limit_path
 from drld.cli.completion import limit_names
 from drld.cli.output import NONE, json_option, write_json, write_table
 from drld.control.schema.limits import LimitReport
@@ -85,12 +85,11 @@ def _under(daemon: Daemon, limit: str, pairs: dict[str, str]) -> tuple[str, dict
     """Return the namespace of a limit, and these pairs with those that the limit asks for.
 
     Raises:
-        Refused: the limit is not on requests.
-        UsageError: the request would not fall under the limit.
+        UsageError: the limit is not on requests, or the request would not fall under it.
     """
     match = cast(LimitReport, daemon.get(limit_path(limit)))["match"]
     if "namespace" not in match:
-        raise Refused(f"{limit}: must be a limit on requests")
+        raise click.UsageError(f"{limit}: must be a limit on requests")
     for name in match["per"]:
         if name not in pairs:
             raise click.UsageError(f"{name}: is required: {limit} has a bucket for each {name}")
