@@ -177,6 +177,8 @@ def human_number(value: float) -> str:
 
 def human_duration(seconds: float) -> str:
     """Write seconds for people: `50.0 ms`, `2m 05s`, `3d 04h`."""
+    if not seconds:
+        return "0 s"
     if seconds < 99.95:
         return _rounded(seconds * 1e9, ("ns", "us", "ms", "s"))
     minutes, whole_seconds = divmod(round(seconds), 60)

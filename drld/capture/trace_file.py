@@ -76,7 +76,7 @@ def packets(stream: IO[bytes]) -> Iterator[Captured]:
     for order, key in (("<", magic[::-1]), (">", magic)):
         if key in _PCAP:
             return _pcap(stream, order, _PCAP[key])
-    raise InputError("must be a capture: pcap or pcapng")
+    raise InputError("must be a capture (pcap or pcapng)")
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:

@@ -50,13 +50,14 @@ def _since(_context: click.Context, _option: click.Parameter, value: str | None)
     "--limit",
     metavar="NAME",
     shell_complete=limit_names,
-    help="Only changes of the limit of this name or id.",
+    help="Only changes of the limit of this name or id; default: of all limits.",
 )
 @click.option(
     "--since",
     callback=_since,
     metavar="TIME",
-    help='Only changes since then: "2h" ago, or "2026-03-29 14:00" (UTC).',
+    help='Only changes since then: "2h" ago, or "2026-03-29 14:00" (UTC); default: all that the '
+    "daemon remembers.",
 )
 @json_option
 @click.pass_obj

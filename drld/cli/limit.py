@@ -27,7 +27,10 @@ _OPTIONS: Mapping[str, tuple[type, str]] = {
     "name": (str, "Unique; letters, digits, dots, dashes, underscores."),
     "unit": (str, '"requests" or "bytes", for a limit on requests.'),
     "rate": (str, 'Such as "10mbit", or "100/s" for requests.'),
-    "burst": (str, 'Such as "75kB", or "200" for requests; default: "auto", 0.25 s of the rate.'),
+    "burst": (
+        str,
+        'Such as "75kB", "200" for requests or "10msg"; default: "auto", 0.25 s of the rate.',
+    ),
     "allocator": (str, 'How the rate is divided; default: "fair".'),
     "interval": (str, 'Of estimates, such as "50ms"; default: gossip.interval.'),
     "ewma": (float, "Weight of history one second old in the demand; default: 0.1."),

@@ -18,6 +18,8 @@ from drld.units import human_rate
 F = TypeVar("F", bound=Callable[..., Any])
 
 NONE = "-"
+NO_ROWS = "(none)"
+"""What stands below the headings of an empty table."""
 _WHOLE = 1000
 """Characters of a summary: all. click's own limit cuts it in the middle of a sentence."""
 
@@ -84,6 +86,8 @@ def write_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int
     widths = [max(map(len, column)) for column in columns]
     for row in (headers, *rows):
         click.echo(table_row(row, widths, left))
+    if not rows:
+        click.echo(NO_ROWS)
 
 
 def table_row(row: Sequence[str], widths: Sequence[int], left: int) -> str:

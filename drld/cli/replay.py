@@ -126,7 +126,8 @@ def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -
     """Write the results for people."""
     seconds = human_duration(replayed.seconds)
     unseen = f", {replayed.strange} of them {replayed.unseen}" if replayed.unseen else ""
-    click.echo(f"{replayed.count} {replayed.items} in {seconds}{unseen}")
+    items = replayed.items.removesuffix("s") if replayed.count == 1 else replayed.items
+    click.echo(f"{replayed.count} {items} in {seconds}{unseen}")
     if replayed.back:
         click.echo(f"{replayed.back} of them go back in time: are captures joined out of order?")
     words: Words = replayed.words
@@ -137,7 +138,8 @@ def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -
         _write_flows(it, words)
         if suggest and it["suggestion"] is None:
             click.echo(
-                f"\n{it['limit']}: too few seconds with traffic for a suggestion: 100 needed"
+                f"\n{it['limit']}: too few seconds with traffic for a suggestion: 100 needed, "
+                f"{it['seconds']} seen"
             )
         elif suggest:
             click.echo()

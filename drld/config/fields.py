@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import PlainValidator
 
 from drld import units
-from drld.config.problems import ArrayError
+from drld.config.problems import PartsError
 from drld.units import BYTES, Unit
 
 T = TypeVar("T", bound=Hashable)
@@ -154,7 +154,7 @@ def each(read: Callable[[object], T], values: Sequence[object]) -> tuple[T, ...]
     """The elements of an array, each read by `read`; they must differ.
 
     Raises:
-        ArrayError: some elements cannot be used.
+        PartsError: some elements cannot be used.
     """
     found: list[T] = []
     mistakes: dict[int, str] = {}
@@ -168,7 +168,7 @@ def each(read: Callable[[object], T], values: Sequence[object]) -> tuple[T, ...]
                 mistakes[index] = "unique in its array"
             found.append(element)
     if mistakes:
-        raise ArrayError(mistakes)
+        raise PartsError(mistakes)
     return tuple(found)
 
 

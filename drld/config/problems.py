@@ -30,19 +30,23 @@ Origin: TypeAlias = Mapping[str | None, tuple[str, int]]
 """The origin of a limit's table: by key, a file and the index there; None stands for all other
 keys."""
 
-_COMPARISONS = (
+_WORDS = (
+    ("a valid integer", "an integer"),
+    ("a valid number", "a number"),
+    ("a valid string", "a text"),
     ("greater than or equal to", "at least"),
     ("less than or equal to", "at most"),
     ("greater than", "above"),
     ("less than", "below"),
 )
-"""Pydantic's words for bounds, and ours."""
+"""Pydantic's words for types and bounds, and drld's."""
 
 
-class ArrayError(ValueError):
-    """Some elements of an array cannot be used: the index of each, and what may stand there."""
+class PartsError(ValueError):
+    """Some elements of an array, or values of a table, cannot be used: the index or key of each,
+    and what may stand there."""
 
-    def __init__(self, allowed: Mapping[int, str]) -> None:
+    def __init__(self, allowed: Mapping[int, str] | Mapping[str, str]) -> None:
         super().__init__("; ".join(allowed.values()))
         self.allowed = allowed
 
@@ -116,9 +120,9 @@ class Problems:
                 self.add(path, "is required")
             elif mistake["type"] == "extra_forbidden":
                 self.unknown(path[:-1], str(location[-1]), known_keys(model, location[:-1]))
-            elif isinstance(cause := mistake.get("ctx", {}).get("error"), ArrayError):
-                for index, allowed in cause.allowed.items():
-                    self.refuse([*path, index], mistake["input"][index], allowed)
+            elif isinstance(cause := mistake.get("ctx", {}).get("error"), PartsError):
+                for part, allowed in cause.allowed.items():
+                    self.refuse([*path, part], mistake["input"][part], allowed)
             else:
                 self._refuse(path, mistake["input"], _claim(mistake))
 
@@ -186,9 +190,10 @@ def _claim(mistake: ErrorDetails) -> str:
         return f"must have {bounds['max_length']} or fewer elements, not {bounds['actual_length']}"
     if mistake["type"].startswith("bool_"):
         return "must be true or false"
+    if mistake["type"] == "int_parsing_size":
+        return "must be an integer of at most 64 bits"
     claim = re.sub(r"^\w+ should ", "must ", mistake["msg"])
-    claim = claim.replace("a valid integer", "an integer").replace("a valid number", "a number")
-    for words, word in _COMPARISONS:
+    for words, word in _WORDS:
         claim = claim.replace(words, word)
     return claim
 

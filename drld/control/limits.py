@@ -55,13 +55,14 @@ def limit_routes(backend: Backend, _: Turns) -> list[Route]:
             found = backend.suggest(name, part)
         except KeyError:
             raise no_limit(name) from None
-        if found is None:
+        if isinstance(found, int):
             needed = seconds_needed(part)
             counts = backend.limit(name)["mode"] != "enforce"
             raise HTTPException(
                 409,
                 f"too little was seen of limit {name} in mode shadow: a suggestion for "
-                f"{part:.4g} of the seconds needs at least {needed} seconds with traffic; "
+                f"{part:.4g} of the seconds needs at least {needed} seconds with traffic, and "
+                f"this limiter has seen {found}; "
                 + ("ask again later" if counts else f"to begin: drlctl limit shadow {name}"),
             )
         return JSONResponse(found)

@@ -188,13 +188,16 @@ def explainer(
     return explain
 
 
-def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | None:
-    """A rate that this part of the seconds did not exceed, and a burst; None: too few seconds."""
+def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | int:
+    """A rate that this part of the seconds did not exceed, and a burst; or the number of seconds
+    with traffic, if they are too few."""
     policy, profile = managed.limiter.policy, managed.profile
+    if profile is None:
+        return 0
     unit = policy.unit
-    found = suggest(profile, part, unit) if profile else None
-    if profile is None or found is None:
-        return None
+    found = suggest(profile, part, unit)
+    if found is None:
+        return profile.seconds
     return SuggestionReport(
         limit=policy.name,
         unit=unit.name,

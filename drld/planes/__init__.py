@@ -57,7 +57,7 @@ def first_to_read(name: str, read: Callable[[ModuleType], T], having: str = "") 
     `having` leaves out modules without this function.
 
     Raises:
-        InputError: none can; the reason of each.
+        InputError: none can; the reason of each. What the item must be for each is one claim.
     """
     refused = []
     for module in registered(name):
@@ -67,4 +67,7 @@ def first_to_read(name: str, read: Callable[[ModuleType], T], having: str = "") 
             return read(module)
         except InputError as error:
             refused.append(str(error))
+    must = "must be "
+    if all(reason.startswith(must) for reason in refused):
+        raise InputError(must + ", or ".join(reason.removeprefix(must) for reason in refused))
     raise InputError("; ".join(refused))

@@ -248,6 +248,7 @@ class Replayed(ABC, Generic[T]):
                 "at_s": tally.worst[0],
                 **{f"{name}_bytes": shown(it) for name, it in tally.worst[1]._asdict().items()},
             },
+            "seconds": tally.profile.seconds,
             "suggestion": _suggestion(policy, tally.profile),
             "span_s": tally.span_s,
             "spans": [[shown(size) for size in span] for span in tally.spans],

@@ -34,7 +34,7 @@ MAX_LINE = 65_536
 """The most bytes of a line: a longer line is damage."""
 NAMESPACE = "default"
 """The namespace of requests of an access log, if no word names one."""
-_NO_LOG = "must be a log of requests: JSON lines, or an access log"
+_NO_LOG = "must be a log of requests (JSON lines or an access log)"
 _ACCESS = re.compile(r'(\S+) \S+ (\S+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" \d{3} (\d+|-)(?: .*)?')
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _COMMON = re.compile(r"(\d{2})/(\w{3})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})", re.A)

@@ -144,8 +144,8 @@ def test_a_capture_that_was_cut_off_is_read_up_to_the_cut() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "must be a capture: pcap or pcapng"),
-        (b"GET / HTTP/1.1", "must be a capture: pcap or pcapng"),
+        (b"", "must be a capture (pcap or pcapng)"),
+        (b"GET / HTTP/1.1", "must be a capture (pcap or pcapng)"),
         (capture(INNER)[:20], "the capture ends in its header"),
         (capture(INNER, 105), "the capture has link type 105: must be Ethernet, Linux cooked"),
         (capture(INNER)[:32] + b"\xff" * 8, "the capture is damaged: a packet of 4294967295"),

@@ -216,7 +216,7 @@ def test_sizes_for_people_have_three_digits(size: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 ns"),
+        (0, "0 s"),
         (0.00025, "250 us"),
         (0.05, "50.0 ms"),
         (1.5, "1.50 s"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
+from drld.cli.output import NO_ROWS
 from drld.cli.view.cells import cells, fit, visible
 from drld.cli.view.frame import Line, Span, Style
 from drld.cli.view.minute import BARS, Minute, Point, sparkline
@@ -194,6 +195,8 @@ def table(seen: Seen, width: int, bars: str = BARS, cursor: int | None = None) -
     heads = " ".join(fit(it.head, it.width, right=True) for it in columns)
     head = f"{fit('NAME', name)} {heads} {fit('LAST MINUTE', spark)}"
     lines = [[Span(head, Style.REVERSE)]]
+    if not limits:
+        lines.append([Span(NO_ROWS)])
     for row, it in enumerate(limits):
         last = _last(seen, it)
         values = " ".join(fit(col.text(it, last), col.width, right=True) for col in columns)

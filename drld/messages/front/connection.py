@@ -333,7 +333,7 @@ class Connection:
         try:
             data = self.broker.receive(stands_in=self._busy() or not self.client.link.reads)
         except FrameError as error:
-            self._lost("broker_malformed", f"the broker sends no frames: {error}")
+            self._lost("server_malformed", f"the broker sends no frames: {error}")
             return
         self.client.send(data)
         if (returns.greeted, returns.accepted) != before:

@@ -15,7 +15,7 @@ REASONS = (
     "too_slow",
     "malformed",
     "unreachable",
-    "broker_malformed",
+    "server_malformed",
     "taken_over",
     "undelivered",
 )

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, ValidationInfo
 from drld.burst import automatic_burst
 from drld.config.fields import BurstOrAuto, Kind, Name, Rate, counted
 from drld.config.overrides import AMOUNTS, table_of
-from drld.config.problems import Location, Problems, must_be
+from drld.config.problems import Location, PartsError, Problems, must_be
 from drld.config.schema import LimitTable, Table
 from drld.errors import InputError
 from drld.policy import Keyed, Override
@@ -79,6 +79,8 @@ def _where(value: object) -> dict[str, str]:
             raise ValueError('a table of texts, or a text such as "plan=free,region=eu"')
     if not isinstance(value, dict):
         raise ValueError('a table of texts such as { plan = "free" }')
+    if wrong := {name: "a text" for name, it in value.items() if not isinstance(it, str)}:
+        raise PartsError(wrong)
     try:
         return dict(descriptor.check(value))
     except InputError as error:

@@ -51,7 +51,7 @@ match = { out = "eth1", destination = "10.9.0.0/16" }
 PACKET = "tcp 10.0.0.1:1234 > 10.9.2.3:80 in eth0 out eth1 size 900"
 FLOW = FlowKey(6, bytes([10, 0, 0, 1]), bytes([10, 9, 2, 3]), 1234, 80)
 NO_CAPTURE = (
-    "must be a capture: pcap or pcapng; must be a log of requests: JSON lines, or an access log"
+    "must be a capture (pcap or pcapng), or a log of requests (JSON lines or an access log)"
 )
 SENT_AT_ONCE = 2
 HEADERS = bytes.fromhex("450001900000000040060000 0a0000010a090203 04d20050")

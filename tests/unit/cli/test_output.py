@@ -99,9 +99,10 @@ async def test_limits_are_a_table(control: Path) -> None:
     """)  # noqa: E501 -- as wide as it is
 
 
-async def test_no_limits_are_headers_alone(control: Path, daemon: FakeDaemon) -> None:
+async def test_a_table_without_limits_says_so(control: Path, daemon: FakeDaemon) -> None:
     daemon.reports = []
-    assert len((await output(control, "limits")).splitlines()) == 1
+    headings, none = (await output(control, "limits")).splitlines()
+    assert (headings.split()[0], none) == ("NAME", "(none)")
 
 
 async def test_a_limit_is_shown_with_all_its_figures(control: Path) -> None:

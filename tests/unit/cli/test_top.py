@@ -49,6 +49,12 @@ def test_the_table_fits_80_columns() -> None:
     ]
 
 
+def test_a_table_without_limits_says_so() -> None:
+    shown = table(Seen(STATUS, [], Minute(), 0, "12:00:00 UTC"), 80, ASCII_BARS)
+    assert plain(shown[0]).startswith("NAME ")
+    assert [plain(line) for line in shown[1:]] == ["(none)"]
+
+
 def test_a_restart_of_the_daemon_gives_no_rates() -> None:
     minute = Minute()
     minute.add(0, 100, [FPS_LIMIT])

@@ -60,6 +60,7 @@ def test_weights_of_limiters_that_the_file_does_not_name() -> None:
             '"edge"\nttl = "2m"\nforget_after = "2m"',
             "registry.forget_after: must be longer than registry.ttl, 120s, for which",
         ),
+        ('"edge"', '"edge"\nuser = 7', "registry.user: must be a text"),
         ('"edge"', '"edge"\nuser = "x"', "registry.password_file: is required with registry.user"),
         ('"edge"', '"edge"\nkey = "/k"', "registry.cert: is required with registry.key"),
         ('"edge"', '"edge"\ncache = "c"', "registry.cache: must be an absolute path"),

@@ -64,11 +64,11 @@ async def test_lists_show_what_waits_and_for_how_long(control: Path) -> None:
     async with served(daemon, control):
         heads, packets, found = (await output(control, "limits")).splitlines()
         assert heads.split()[-4:] == ["WAITING", "P50", "P95", "P99"]
-        assert found.split()[-7:] == ["5000", "0", "ns", "12.3", "ms", "1.50", "s"]
+        assert found.split()[-7:] == ["5000", "0", "s", "12.3", "ms", "1.50", "s"]
         assert packets.split()[-4:] == ["-", "-", "-", "-"]
         shown = await output(control, "limit", "show", "city")
         assert (
-            "waiting      5000, access delay p50 / p95 / p99 of the last minute 0 ns / 12.3 ms "
+            "waiting      5000, access delay p50 / p95 / p99 of the last minute 0 s / 12.3 ms "
             in shown
         )
         assert "waiting" not in await output(control, "limit", "show", "customer-a")

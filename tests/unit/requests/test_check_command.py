@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -91,15 +92,29 @@ async def test_bad_options_are_refused_with_a_reason(tmp_path: Path) -> None:
         assert "must be" in refused(await drlctl(control, "check", "--bytes", "0"))
 
 
+class Answering(Daemon):
+    """A daemon whose busiest keys are these."""
+
+    def __init__(self, *busiest: Mapping[str, Any]) -> None:
+        super().__init__("/nowhere")
+        self._busiest = busiest
+
+    def get(self, path: str) -> Any:
+        ends = {"bucket": "ledger", "keys": len(self._busiest), "max_keys": 9, "peers": 0}
+        return {"limit": "api", "unit": "requests", **ends, "busiest": self._busiest}
+
+
+def test_a_table_without_keys_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_keys(Answering(), "api", 20, as_json=False)
+    assert capsys.readouterr().out == (
+        "KEY  USED  BURST\n(none)\nkeys with a ledger here: 0, at most 9; peers in contact: 0\n"
+    )
+
+
 def test_keys_that_clients_chose_give_a_terminal_no_orders(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    class Answering(Daemon):
-        def get(self, path: str) -> Any:
-            busy = {"key": "0" * 16, "text": "\x1b]0;owned\x07", "used": 1.0, "burst": 2.0}
-            ends = {"bucket": "ledger", "keys": 1, "max_keys": 9, "peers": 0}
-            return {"limit": "api", "unit": "requests", **ends, "busiest": [busy]}
-
-    assert show_keys(Answering("/nowhere"), "api", 20, as_json=False)
+    busy = {"key": "0" * 16, "text": "\x1b]0;owned\x07", "used": 1.0, "burst": 2.0}
+    assert show_keys(Answering(busy), "api", 20, as_json=False)
     assert "\x1b" not in (written := capsys.readouterr().out)
     assert r"'\x1b]0;owned\x07'" in written

@@ -100,6 +100,11 @@ def test_the_pairs_that_a_descriptor_must_have(written: str) -> None:
         ),
         (
             '"api" }',
+            '"api", where = { plan = 1 } }',
+            "limit[0].match.where.plan: must be a text (got 1)",
+        ),
+        (
+            '"api" }',
             '"api", where = 1 }',
             'limit[0].match.where: must be a table of texts such as { plan = "free" } (got 1)',
         ),
