@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 import click
 
 from drld.cli.client import Daemon, Refused
+from drld.cli.view.cells import NO_ROWS
 from drld.control.schema.changes import Difference
 from drld.units import human_rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 NONE = "-"
-NO_ROWS = "(none)"
-"""What stands below the headings of an empty table."""
 _WHOLE = 1000
 """Characters of a summary: all. click's own limit cuts it in the middle of a sentence."""
 

@@ -12,6 +12,8 @@ import unicodedata
 REPLACEMENT = "?"
 CUT = "~"
 """Ends a text that was cut."""
+NO_ROWS = "(none)"
+"""Stands below the headings of an empty table."""
 _MEDIAL_JAMO = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
 """Vowels and finals of old Hangul: letters that take no cell of their own."""
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
-from drld.cli.output import NO_ROWS
-from drld.cli.view.cells import cells, fit, visible
+from drld.cli.view.cells import NO_ROWS, cells, fit, visible
 from drld.cli.view.frame import Line, Span, Style
 from drld.cli.view.minute import BARS, Minute, Point, sparkline
 from drld.control.schema.limits import LimitReport, SortKey, WaitsReport
