@@ -18,14 +18,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
 from random import Random
 
 from drld import reload
+from drld.attachment import attach_all, plane_of, records_of
 from drld.awake_limits import AwakeLimits
 from drld.config_difference import GOSSIP, NOT_HERE, NOT_THERE
-from drld.errors import DatapathError
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.health.config_digest import GOSSIP_ID
@@ -33,12 +34,12 @@ from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.messenger import Messenger
 from drld.gossip.wire.sequence import Refusal
 from drld.limit_values import changed_limits
-from drld.limiter import Limiter, Tick, share_of, static_share
+from drld.limiter import Limiter, Tick
 from drld.managed_limit import ManagedLimit
-from drld.model import HEARTBEAT, Enforcement, Update
+from drld.model import HEARTBEAT, Update
 from drld.node import Node, next_due_ns
 from drld.planes.plane import Plane
-from drld.spec import LimiterSpec, LimitSpec
+from drld.spec import LimiterSpec
 
 MOST_TICKED = 512
 """The most limits that one tick of the engine goes through: some 30 to 70 ms. A change of the peers
@@ -310,47 +311,9 @@ class Engine:
         self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int, now_ns: int
     ) -> None:
         """Attach all datapaths for a fleet of so many members, or leave all as they were."""
-        done = []
-        try:
-            for plane, records in self._records(spec, kept, members).items():
-                plane.datapath.attach(records, now_ns)
-                done.append(plane)
-        except BaseException:
-            for plane in done:
-                if self._started:
-                    before = self._records(self.spec, self.limits, members)
-                    plane.datapath.attach(before[plane], now_ns)
-                else:
-                    plane.datapath.detach()
-            raise
-
-    def _records(
-        self, spec: LimiterSpec, kept: Mapping[int, ManagedLimit], members: int
-    ) -> dict[Plane, list[tuple[LimitSpec, Enforcement]]]:
-        """Return the limits and records with which the engine attaches each plane's datapath.
-
-        A limit that is kept has the record of its last tick, and another limit its static share.
-        """
-        records: dict[Plane, list[tuple[LimitSpec, Enforcement]]] = {it: [] for it in self._planes}
-        for limit in spec.limits:
-            if (managed := kept.get(limit.id)) is not None:
-                record = managed.last.enforcement if managed.last else managed.limiter.initial()
-            else:
-                part = share_of(limit.policy.shares, spec.name, members)
-                record = static_share(limit.policy, part)
-            expected = limit
-            if limit.policy.interval_ns > (look_ns := spec.gossip.interval_ns):
-                # The datapath expects a heartbeat of the daemon in this interval: at every look.
-                expected = replace(limit, policy=replace(limit.policy, interval_ns=look_ns))
-            records[self._plane_of(limit)].append((expected, record))
-        return records
-
-    def _plane_of(self, limit: LimitSpec) -> Plane:
-        for plane in self._planes:
-            if isinstance(limit.match, plane.target):
-                return plane
-        reason = f"limit {limit.name}: this daemon has no plane for its target"
-        raise DatapathError(reason, {limit.id: reason})
+        before = partial(records_of, self._planes, self.spec, self.limits, members)
+        records = records_of(self._planes, spec, kept, members)
+        attach_all(records, before if self._started else None, now_ns)
 
     def _kept(self, spec: LimiterSpec) -> dict[int, ManagedLimit]:
         """Return the running limits whose knowledge still applies after a reload."""
@@ -368,7 +331,7 @@ class Engine:
         spec = self.spec
         limits = {}
         for limit in spec.limits:
-            datapath = self._plane_of(limit).datapath
+            datapath = plane_of(limit, self._planes).datapath
             managed = kept.get(limit.id)
             if managed is None:
                 limiter = Limiter(limit.policy, self.membership, spec.gossip.fabric)

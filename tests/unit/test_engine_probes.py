@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from drld.config_difference import differences
 from drld.daemon.fleet_report import peer_reports
 from drld.daemon.peer_log import Notice, PeerLog
 from drld.gossip.fabrics.tree_update import TREE
@@ -216,26 +215,6 @@ def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
         (21, "peers answer again (left out before it: 18)"),
         (41, "peers answer again (left out before it: 9)"),
     ]
-
-
-def test_limits_that_either_limiter_lacks_are_marked() -> None:
-    second = replace(FIRST, policy=replace(FIRST.policy, id=2, name="second"))
-    bench = Bench(spec(FIRST, second, peers=("b", "c"), probes=ProbeSpec()))
-    settings = shared_settings(
-        [replace(FIRST.policy, rate=1), replace(FIRST.policy, id=7)], bench.engine.spec.gossip
-    )
-    other = ConfigDigest(settings, TICK_NS)
-    probes = bench.engine.node.probes
-    assert probes is not None
-    probes.config_digest.compare("b", ALL, other.digest(ALL))
-    while (question := probes.config_digest.question(0)) is not None:
-        peer, selector = question
-        probes.config_digest.compare(peer, selector, other.digest(selector))
-    found = bench.engine.disagreements()
-    assert sorted(found["b"]) == sorted(["first", "second (not there)", "7 (not here)"])
-    assert differences(found["b"]) == (
-        "limits that differ: first; limits missing there: second; limits missing here: 7"
-    )
 
 
 def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
