@@ -74,6 +74,10 @@ class BaseClient:
         self._process = SystemRandom().getrandbits(64)
         """The number of this process, by which the limiter counts the processes that ask it."""
         self._leases: WeakSet[HeldLease] = WeakSet()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what the connections of this kind of client need."""
 
     @property
     def limits(self) -> LimitTable | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from drld.client.base import TIMEOUT_S, AsyncClient
+from drld.client.base import AsyncClient
 from drld.client.protocol.availability import Availability
 from drld.client.protocol.conversation import Conversation
 from drld.client.protocol.exchange import Exchange
@@ -25,16 +25,8 @@ if TYPE_CHECKING:
 class Client(AsyncClient):
     """Asks one limiter, for the tasks of one event loop at a time."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        on_failure: str = "open",
-        tls: SSLContext | None = None,
-    ) -> None:
+    def _prepare(self) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -15,7 +15,7 @@ from threading import Lock
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from drld.client.base import TIMEOUT_S, BaseClient
+from drld.client.base import BaseClient
 from drld.client.protocol.conversation import Conversation, Event
 from drld.client.protocol.exchange import Exchange, chunks
 from drld.client.protocol.model import NO_PAIRS, Answer, Question
@@ -32,16 +32,8 @@ _READ_BYTES = 262_144
 class Client(BaseClient):
     """A client of one limiter."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        on_failure: str = "open",
-        tls: SSLContext | None = None,
-    ) -> None:
+    def _prepare(self) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._idle: list[_Connection] = []
 
     def __enter__(self) -> Client:

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic_ns
-from typing import TYPE_CHECKING
 
 import trio
 
-from drld.client.base import TIMEOUT_S, AsyncClient
+from drld.client.base import AsyncClient
 from drld.client.protocol.availability import Availability
 from drld.client.protocol.conversation import Conversation
 from drld.client.protocol.exchange import Exchange, chunks
 from drld.client.protocol.model import Answer, Question
 from drld.errors import WireError
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
 _READ_BYTES = 262_144
 
@@ -27,16 +23,8 @@ _READ_BYTES = 262_144
 class Client(AsyncClient):
     """Asks one limiter, for the tasks of one run."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        on_failure: str = "open",
-        tls: SSLContext | None = None,
-    ) -> None:
+    def _prepare(self) -> None:
         """See `BaseClient`."""
-        super().__init__(address, timeout_s=timeout_s, on_failure=on_failure, tls=tls)
         self._connection: _Connection | None = None
         self._connecting = trio.Lock()
 

@@ -42,6 +42,15 @@ class Found:
     handover_ids: str
 
 
+def index_of(interface: str) -> int | None:
+    """Return the index of an interface; None: it does not exist. It may have an alternative
+    name."""
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        return None
+
+
 def device(interface: str) -> Device:
     """Look an interface up.
 

@@ -36,7 +36,7 @@ class Refused(Hooks):
 def test_a_hook_is_named_unless_its_interface_is_gone_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hooks_module, "_index", {"there0": 7}.get)
+    monkeypatch.setattr(hooks_module, "index_of", {"there0": 7}.get)
     state: Any = None
     for interface in ("there0", "gone0"):
         Refused(interface).put_back_lost(state, news=True)

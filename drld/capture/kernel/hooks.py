@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from drld.config.problems import some
 from drld.ebpf.attachment import Attachment
 from drld.ebpf.bpf import Code
 from drld.ebpf.cleaning import cleaning_up
-from drld.ebpf.hook import Device, Hook, device
+from drld.ebpf.hook import Device, Hook, device, index_of
 from drld.ebpf.other_limiters import OtherLimiters
 from drld.errors import DatapathError, printable
 from drld.log_event import event
@@ -166,7 +165,7 @@ class Hooks:
         if news or self._lost:
             self._follow(state, former)
         for hook, attached in list(self._attached.items()):
-            index = _index(hook.interface)
+            index = index_of(hook.interface)
             if index is None:
                 continue  # the interface is gone, and no packet passes it
             try:
@@ -197,7 +196,7 @@ class Hooks:
         return count
 
     def _log_lost(self, hook: Hook, error: DatapathError) -> None:
-        if not is_pattern(hook.interface) and _index(hook.interface) is None:
+        if not is_pattern(hook.interface) and index_of(hook.interface) is None:
             return  # the interface is gone again, and no packet passes it
         if hook not in self._lost:
             log.error(
@@ -224,7 +223,7 @@ class Hooks:
         self._lost -= set(patterns)
         for hook, keys in wanted.items():
             if hook in self._attached and (
-                self._attached[hook].keys == keys or _index(hook.interface) is None
+                self._attached[hook].keys == keys or index_of(hook.interface) is None
             ):
                 continue
             try:
@@ -372,13 +371,6 @@ class Hooks:
         for found in self._attachment.found():
             if Hook(found.interface, found.direction) not in wanted:
                 self._attachment.remove(found.index, found.direction)
-
-
-def _index(interface: str) -> int | None:
-    try:
-        return socket.if_nametoindex(interface)
-    except OSError:
-        return None
 
 
 def _device(hook: Hook, own: Sequence[LimitSpec]) -> Device:
