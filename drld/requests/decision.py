@@ -108,13 +108,16 @@ class Decider:
         """
         all_under: list[list[Under]] = []
         charged: dict[tuple[int, int | None], Under] = {}
+        policers: dict[tuple[int, int | None], Policer | KeyPolicer] = {}
         peeked: list[Under] = []
         for request, limits in zip(requests, held, strict=True):
             under = []
             for limit, policer in limits:
                 bucket = limit.id, policer.key if isinstance(policer, KeyPolicer) else None
+                # A charge by one policer of a key would leave the row of another out of date.
+                own = policers.setdefault(bucket, policer)
                 before = charged[bucket][1] if bucket in charged else 0
-                it = limit, before + amount_under(limit, request), policer
+                it = limit, before + amount_under(limit, request), own
                 if it[1] > limit.policy.burst and limit.policy.mode is not Mode.ENFORCE:
                     continue
                 under.append(it)

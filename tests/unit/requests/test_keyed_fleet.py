@@ -10,6 +10,7 @@ from drld.model import NS_PER_S
 from drld.requests.buckets.delta_codec import KIND, Form, Part
 from drld.requests.keyed_limit import KeyedLimit
 from drld.requests.keyed_limits import CONTACT_NS, PING_NS
+from drld.requests.model import Request
 from testbed.sim.network import Conditions
 
 from .keyed_fleet import KEYED, MS, Fleet
@@ -333,3 +334,17 @@ def test_a_part_of_a_request_is_charged_to_a_row_at_rest(size: int) -> None:
     assert left is not None
     assert (answer.granted, int(left)) == (15, 0)
     assert not one.ask("alice").admitted
+
+
+@pytest.mark.parametrize("costs", [(0, 3), (3, 0)])
+def test_requests_of_one_key_that_pass_together_are_told_one_remainder(
+    costs: tuple[int, ...],
+) -> None:
+    """A question reads the row at rest, and the charge of the other request wakes it."""
+    fleet = Fleet(1)
+    one = fleet.limiters[0]
+    assert one.ask("alice", 5).admitted
+    fleet.run(2000)
+    requests = [Request("api", {"user": "alice"}, cost) for cost in costs]
+    answers = one.datapath.decide_all(requests, fleet.clock.now_ns)
+    assert [[int(left or 0) for left in remaining(it)] for it in answers] == [[12], [12]]
