@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 and 5: the control packets of a client, and of its broker.
+"""MQTT 3.1.1 and 5: the control packets of a client.
 
 drld reads of a PUBLISH only the fields that limits need: QoS, topic, packet identifier and topic
 alias. Of other packets it checks the kind, the flags and the length; the broker judges the rest.
@@ -30,8 +30,8 @@ from drld.messages.mqtt_packet import (
     QUOTA_EXCEEDED,
     Cursor,
     body,
-    connack,
     connect,
+    head_length,
     topic_of,
     varint,
 )
@@ -47,7 +47,7 @@ MAX_UNRELEASED = 1024
 """The most messages of QoS 2 without PUBREL that a connection remembers, some 100 kB: all 65,535
 identifiers would take 6 MB. Brokers have far fewer under way (mosquitto: 20)."""
 
-_CONNECT, _CONNACK, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 2, 3, 5, 6, 14, 15
+_CONNECT, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 3, 5, 6, 14, 15
 _NAMES = {
     _CONNECT: "CONNECT", _PUBLISH: "PUBLISH", 4: "PUBACK", _PUBREC: "PUBREC", _PUBREL: "PUBREL",
     7: "PUBCOMP", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", _DISCONNECT: "DISCONNECT",
@@ -55,7 +55,6 @@ _NAMES = {
 }  # fmt: skip
 """The packets that a client may send."""
 _FLAGS = {_PUBREL: 2, 8: 2, 10: 2}
-_PINGRESP, _ANSWERS = 0xD0, b"\xd0"
 _KEEPS, _OVERTAKES = Place.KEEPS, Place.OVERTAKES
 _PLACES = dict.fromkeys((4, _PUBREC, _PUBREL, 7, 12, _AUTH), _OVERTAKES)
 _MALFORMED, _TOO_LARGE = b"\xe0\x01\x81", b"\xe0\x01\x95"
@@ -124,7 +123,7 @@ class MqttReader:
             while size - start >= 2:
                 length, at = data[start + 1], start + 2
                 if length > 0x7F:
-                    length, at = _length(data, start, size)
+                    length, at = head_length(data, start, size)
                     if not at:
                         self._needed = size - start + 1
                         break
@@ -297,118 +296,3 @@ def _no_mqtt(head: bytes) -> str:
     if head in (b"GE", b"HE", b"PO"):
         return "client: must speak MQTT over TCP (got HTTP; MQTT over WebSocket is not supported)"
     return f"client: must begin with CONNECT, 0x10 (got {head[0]:#04x})"
-
-
-class MqttReturns:
-    """Passes the stream from a broker to its client (`drld.messages.frame.Returns`).
-
-    It leaves out the answers to drld's pings, and knows where packets end.
-    """
-
-    __slots__ = (
-        *("_beginning", "_head", "_left", "_queue", "_withheld"),
-        *("accepted", "asked", "assigned_id", "greeted", "held", "keep_alive_s", "pings"),
-        "stands_in",
-    )
-
-    def __init__(self, max_frame: int = MAX_FRAME, *, tls: bool = False) -> None:  # noqa: ARG002 -- for NATS
-        """See `ReturnsFactory`."""
-        self.assigned_id = ""
-        self.keep_alive_s: int | None = None
-        self.greeted = False
-        self.accepted = False
-        self._beginning: bytearray | None = bytearray()
-        """The bytes that the broker has sent until CONNACK; None: CONNACK has come."""
-        self.held = 0
-        self.pings = 0
-        self.stands_in = False
-        self.asked = 0  # Brokers of MQTT send no pings.
-        self._queue: list[bytes] = []
-        self._head = b""
-        """The first bytes of a packet whose length is not known yet."""
-        self._withheld = False
-        """Whether the client does not have `_head`: it may be an answer to drld's ping."""
-        self._left = 0
-        """The number of missing bytes of the packet that has begun."""
-
-    def feed(self, data: bytes) -> bytes:
-        """See `Returns.feed`."""
-        if self._beginning is not None:
-            self._judge(data)
-        if self._withheld:
-            data, self._head = self._head + data, b""
-        passed = len(self._head)
-        work = self._head + data if passed else data
-        at, size, first = self._left, len(work), 0
-        if 0 < at <= size:
-            first = at
-        self._head = b""
-        answers: list[int] = []
-        while at < size:
-            length, begin = (work[at + 1], at + 2) if at + 1 < size else (0, 0)
-            if length > 0x7F:
-                length, begin = _length(work, at, size)
-            if not begin:
-                self._head = work[at:]
-                at = size
-                break
-            # One whose first byte the client has answers its own ping.
-            if self.pings and work[at] == _PINGRESP and at >= passed:
-                if length:
-                    raise FrameError(f"PINGRESP.length: must be 0 (got {length})")
-                self.pings -= 1
-                answers.append(at - passed)
-            at = begin + length
-            if not first and at <= size:
-                first = at
-        self._left = at - size
-        if first:
-            self.greeted = True
-            if self._queue:
-                first -= passed
-                queued = b"".join(self._queue)
-                data = data[:first] + queued + data[first:]
-                answers = [at if at < first else at + len(queued) for at in answers]
-                self._queue.clear()
-                self.held = 0
-        for at in reversed(answers):
-            data = data[:at] + data[at + 2 :]
-        self._withheld = self.pings > 0 and self._head == _ANSWERS
-        return data[:-1] if self._withheld else data
-
-    def insert(self, data: bytes) -> bytes:
-        """See `Returns.insert`."""
-        if self.greeted and not self._left and not self._head:
-            return data
-        self._queue.append(data)
-        self.held += len(data)
-        return b""
-
-    def _judge(self, data: bytes) -> None:
-        """Look for CONNACK; AUTH packets may come before it (MQTT 5, 4.12)."""
-        assert self._beginning is not None
-        self._beginning += data
-        while len(self._beginning) >= 2:
-            length, at = _length(self._beginning, 0, len(self._beginning))
-            if not at or len(self._beginning) < at + length:
-                return
-            if self._beginning[0] != _AUTH << 4:
-                if self._beginning[0] == _CONNACK << 4:
-                    packet = bytes(self._beginning[: at + length])
-                    self.accepted, self.keep_alive_s, self.assigned_id = connack(packet, at)
-                self._beginning = None
-                return
-            del self._beginning[: at + length]
-
-
-def _length(data: bytes | bytearray, start: int, size: int) -> tuple[int, int]:
-    """The length in a packet's head, and the offset behind it; 0: not all of it is there."""
-    value = 0
-    for position in range(4):
-        at = start + 1 + position
-        if at >= size:
-            return 0, 0
-        value |= (data[at] & 0x7F) << 7 * position
-        if data[at] < 0x80:
-            return value, at + 1
-    raise FrameError("packet.length: must have at most 4 bytes (the fourth says that more follow)")

@@ -210,3 +210,16 @@ def body(data: bytes) -> int:
     while data[at] > 0x7F:
         at += 1
     return at + 1
+
+
+def head_length(data: bytes | bytearray, start: int, size: int) -> tuple[int, int]:
+    """The length in a packet's head, and the offset behind it; 0: not all of it is there."""
+    value = 0
+    for position in range(4):
+        at = start + 1 + position
+        if at >= size:
+            return 0, 0
+        value |= (data[at] & 0x7F) << 7 * position
+        if data[at] < 0x80:
+            return value, at + 1
+    raise FrameError("packet.length: must have at most 4 bytes (the fourth says that more follow)")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol as Shape
 
 from drld.messages.frame import MAX_FRAME, Client, Reader, Returns
-from drld.messages.mqtt import MqttReader, MqttReturns
+from drld.messages.mqtt import MqttReader
 from drld.messages.mqtt_packet import MQTT_5, SHUTTING_DOWN, topic_of
+from drld.messages.mqtt_returns import MqttReturns
 from drld.messages.nats import NatsReader, NatsReturns, subject_of
 from drld.messages.topics import TopicCache
 

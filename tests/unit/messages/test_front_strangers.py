@@ -14,7 +14,7 @@ import trio
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.opening import STRANGER_BYTES
 from drld.messages.front.patience import FRAME_NS, OPENING_NS
-from drld.messages.mqtt import MqttReturns
+from drld.messages.mqtt_returns import MqttReturns
 from testbed.messages.servers import Server, mosquitto, nats_server
 from tests.brokers.front import Clients, Clock, Front, front, until
 from tests.brokers.raw_mqtt import PATIENCE_S, RawClient, connect, packet, publish

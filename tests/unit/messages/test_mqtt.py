@@ -6,7 +6,8 @@ import pytest
 
 from drld.errors import FrameError
 from drld.messages.frame import Client, Frame, Place
-from drld.messages.mqtt import MAX_CONNECT, MAX_UNRELEASED, MqttReader, MqttReturns
+from drld.messages.mqtt import MAX_CONNECT, MAX_UNRELEASED, MqttReader
+from drld.messages.mqtt_returns import MqttReturns
 from drld.messages.topics import Topic
 from tests.fuzz.targets.mqtt import connect, packet, packets, text
 
