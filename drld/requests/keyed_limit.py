@@ -64,6 +64,11 @@ class Terms(NamedTuple):
     wall_ns: int = 0
     """The host's clock of the day minus the daemon's clock, ns."""
 
+    @property
+    def margin_ns(self) -> int:
+        """The longest delay of news, ns."""
+        return (self.members + LATE_ROUNDS) * self.interval_ns
+
 
 class KeyedLimit:
     """The buckets of one limit at one limiter."""
@@ -137,8 +142,7 @@ class KeyedLimit:
             return Counter(policy, terms.origin)
         if self.form is Form.QUEUE:
             return Queue(policy, terms.origin)
-        margin_ns = (terms.members + LATE_ROUNDS) * terms.interval_ns
-        return Ledger(policy, terms.origin, terms.interval_ns, margin_ns)
+        return Ledger(policy, terms.origin, terms.interval_ns, terms.margin_ns)
 
     def fits(self, limit: LimitSpec, terms: Terms) -> bool:
         """Return whether these buckets can be used under another configuration."""

@@ -12,6 +12,10 @@ parts (`Replica`). A restarted limiter so learns of its own earlier admissions.
 A limit whose keys change in a reload starts empty while the daemon runs. It asks its peers for
 everything, by an empty delta. There is no acknowledgement of that, so it asks `ASKS` times.
 
+Freezing. A frozen daemon finds old deltas in its socket. It would date their cells at the present,
+and believe buckets fuller, for as long as their keys use their rates. So after a time in which
+peers fold cells away, it heeds no delta before the socket is empty, and asks for everything.
+
 Acknowledgement. The session numbers datagrams. A message of a replica may take several datagrams,
 and is acknowledged once all of them are.
 
@@ -49,6 +53,7 @@ PING_NS = NS_PER_S
 CONTACT_NS = 10 * NS_PER_S
 """Ten pings: at a loss of 40 %, one of 10,000 such times passes without any. A mistake costs a copy
 of everything."""
+_UNHEEDED = {KIND: "unheeded"}
 SWEEP_ROUNDS = 200
 """The rounds in which all buckets are looked at: full ones leave, others come to rest."""
 MOST_SWEPT = 500
@@ -123,7 +128,10 @@ class KeyedLimits:
         self._rng = rng
         self._messenger: Messenger | None = None
         self._peers: dict[str, _Peer] = {}
-        self._now_ns = 0
+        self._now_ns: int | None = None
+        """The time of the last look into the socket, ns; None: there was none."""
+        self._heeds = True
+        """Whether the deltas in the socket are young enough."""
         self.on_urgent: Callable[[], None] = lambda: None
         """Called when news cannot wait for the round; `tick` sends them."""
         self._outgoing: list[tuple[int, Outgoing]] = []
@@ -186,8 +194,12 @@ class KeyedLimits:
         """Receive deltas, send urgent news, and begin a round if it is due."""
         if self._messenger is None:
             return
+        if self._now_ns is not None and now_ns - self._now_ns > self._terms.margin_ns:
+            self._heeds = False
+            self._asks = dict.fromkeys(self.limits, ASKS * REPEAT_ROUNDS)
         self._now_ns = now_ns
-        self._messenger.receive(self._take, {})
+        self._messenger.receive(self._take, {} if self._heeds else _UNHEEDED)
+        self._heeds |= self._messenger.drained
         outgoing, self._outgoing = self._outgoing, []
         for limit_id, messages in outgoing:
             # A reload may have come between.
@@ -234,6 +246,7 @@ class KeyedLimits:
     def _take(self, name: str, kind: int, body: Any) -> None:
         """Take a message of a peer."""
         peer, now_ns = self._peers.get(name), self._now_ns
+        assert now_ns is not None
         if peer is None or kind not in (Kind.HELLO, KIND):
             self._refuse("kind" if peer else "address")
             return
