@@ -50,7 +50,7 @@ def contestant(scene: Scene) -> Iterator[Slice]:
 
 
 ENTRY = Entry(
-    "at half load", "drld, one question a frame", contestant, place=0, p99_below=1_000.0,
+    "at half load", "drld, single questions", contestant, place=0, p99_below=1_000.0,
     note=f"one daemon, unix socket, {open_loop.CONNECTIONS} connections, limits without a key; "
     "Poisson arrivals at half the rate that the same connections reach without a pause; a time is "
     "from the question's own time to its answer; the bare server gets the same questions at the "
