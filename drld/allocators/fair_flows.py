@@ -38,7 +38,9 @@ from drld.allocators.random_drop import excess_ratio
 from drld.model import Demand
 
 FLOW_S = 0.5
-"""Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms."""
+"""Depth of a flow's bucket in seconds of its level: TCP's swing at round trips of 300 ms. With a
+second, senders on the limited host are more even, and flows that begin beside a flood get less
+(tests/sim/test_reserve.py)."""
 RESERVE = 0.5
 """Largest part of the limit's bucket that a packet leaves to others. With a quarter, UDP at 20
 Mbit/s gets 1.18 of its share beside TCP."""
