@@ -1,4 +1,4 @@
-"""`python -m testbed`: run experiments, check the links, draw results, clean up."""
+"""`python -m testbed`: run experiments, draw results, clean up."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from drld import units
-from testbed import arrival, linkcheck, netns
+from testbed import arrival, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
 from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
-from testbed.link import BACKENDS, Links, choose_links, probed
+from testbed.link import BACKENDS, probed
 from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
 from testbed.run_bounds import refuse
 
@@ -48,26 +48,6 @@ def run(experiment: str, settings: tuple[str, ...], out: Path | None, **chosen: 
 def plot(result: Path, out: Path | None) -> None:
     """Draw the plots of a RESULT (a result.json) again."""
     draw(json.loads(result.read_text(encoding="utf-8")), out or result.parent)
-
-
-@main.command("link-check")
-@click.option("--rate", type=click.IntRange(1, 100_000), default=10_000, show_default=True)
-@click.option("--seconds", type=click.FloatRange(0.1, 300), default=10.0, show_default=True)
-@click.option("--delay", default="20ms", show_default=True)
-@click.option("--links", type=click.Choice(BACKENDS), default="auto", show_default=True)
-def link_check(rate: int, seconds: float, delay: str, links: str) -> None:
-    """Measure the exactness of an emulated link at RATE packets a second."""
-
-    async def work() -> tuple[linkcheck.Check, Links]:
-        delay_ns = units.parse_duration(delay)
-        with netns.workspace():
-            backend = choose_links(links)
-            return await linkcheck.check(backend, rate, seconds, delay_ns), backend
-
-    checked, backend = run_to_end(work)
-    click.echo(linkcheck.describe(checked, backend))
-    if checked.report is not None and (problem := checked.report.problem()):
-        raise click.ClickException(problem)
 
 
 @main.command("arrival")

@@ -20,7 +20,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,7 @@ async def compare(
     Raises:
         MeasurementError: a process ended or did not answer.
     """
-    outcomes = await repeated(partial(_run, stream), sources, repeat, progress)
-    return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
+    return await repeated(stream, partial(_run, stream), sources, repeat, progress)
 
 
 def table(result: dict[str, Any]) -> str:

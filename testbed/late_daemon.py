@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
 from drld.model import NS_PER_S
 from drld.police.arrival_time import LATEST_NS
@@ -20,7 +21,8 @@ from testbed.crew import Crew
 from testbed.errors import DisturbedError
 from testbed.harness.progress import Progress
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LIMITER = "limiter"
 """The daemon's name, and its namespace's role."""
@@ -35,18 +37,19 @@ _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic()
 
 
 async def repeated(
-    run: Callable[[str, Progress], Awaitable[T]],
+    stream: DataclassInstance,
+    run: Callable[[str, Progress], Awaitable[DataclassInstance]],
     sources: Sequence[str],
     repeat: int,
     progress: Progress,
-) -> list[T]:
-    """The outcomes of a stream with each source of arrival times in turn."""
+) -> dict[str, Any]:
+    """The outcomes of a stream with each source of arrival times in turn, as a document."""
     outcomes = []
     for number in range(1, repeat + 1):
         for source in sources:
             progress.begin(f"{source} {number}/{repeat}")
             outcomes.append(await undisturbed(partial(run, source, progress), progress.note))
-    return outcomes
+    return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
 
 
 def compete(members: Crew, number: int, seconds: float) -> None:

@@ -124,22 +124,3 @@ def quantile_ms(delays_ns: list[int], share: float) -> float:
     if not delays_ns:
         return float("nan")
     return delays_ns[min(int(len(delays_ns) * share), len(delays_ns) - 1)] / 1e6
-
-
-def describe(checked: Check, links: Links) -> str:
-    """A link check in words."""
-    lines = [
-        f"link by {links.name}: {checked.sent} packets sent at {checked.rate:.0f} a second, "
-        f"{checked.received} received",
-        f"one-way delay, asked for {checked.delay_ms:g} ms: "
-        f"least {checked.least_ms:.3f} ms, median {checked.median_ms:.3f} ms, "
-        f"p99 {checked.p99_ms:.3f} ms, worst {checked.worst_ms:.3f} ms",
-    ]
-    if (report := checked.report) is not None:
-        lines.append(
-            f"its own account of the added error: mean {report.mean_us:.0f} us, "
-            f"p99 {report.p99_us:.0f} us, worst {report.worst_us:.0f} us; "
-            f"{report.late_share:.2%} of the packets over 1 ms late; "
-            f"{report.stamped_share:.0%} with the kernel's arrival time"
-        )
-    return "\n".join(lines)

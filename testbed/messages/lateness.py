@@ -22,7 +22,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,7 @@ async def compare(
     Raises:
         MeasurementError: a process ended or did not answer.
     """
-    outcomes = await repeated(partial(_run, stream), sources, repeat, progress)
-    return {"stream": asdict(stream), "runs": [asdict(outcome) for outcome in outcomes]}
+    return await repeated(stream, partial(_run, stream), sources, repeat, progress)
 
 
 HEADER = ("source", "arrived", "waited", "share", "p99, ms", "beyond", "unstamped", "stops")

@@ -13,7 +13,6 @@ from drld.model import NS_PER_S
 from drld.planes.plane import Plane
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Answer, Request
-from drld.requests.plane import requests
 from drld.requests.spec import ITEM, REQUESTS, Excess, RequestMatch
 from drld.spec import LimiterSpec, LimitSpec
 from testbed.sim.mailbox import Datagram, Mailbox
@@ -46,7 +45,7 @@ class RequestNode:
         self.datapath = RequestDatapath(Random(spec.name), spec.name.encode())
         self.mailbox = Mailbox(spec.name, clock, network)
         self.engine = Engine(
-            spec, [plane or requests(self.datapath)], self.mailbox, Random(spec.name)
+            spec, [plane or Plane(RequestMatch, self.datapath)], self.mailbox, Random(spec.name)
         )
         self._clock = clock
         self.admitted: Counter[str] = Counter()

@@ -15,10 +15,11 @@ from drld import config
 from drld.daemon.limit_report import explainer
 from drld.engine import Engine
 from drld.errors import InputError
+from drld.planes.plane import Plane
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Request
-from drld.requests.plane import requests
 from drld.requests.registered.explain import read
+from drld.requests.spec import RequestMatch
 from tests.control_fake import FakeDaemon, served
 from tests.engine_fakes import FakeTransport
 from tests.unit.cli.drlctl import invoke, lines, output
@@ -62,7 +63,9 @@ FREE = Request("api", {"plan": "free"}, caller="alice")
 async def test_limits_are_listed_in_the_order_of_the_configuration(tmp_path: Path) -> None:
     daemon, control = FakeDaemon(), tmp_path / "sock"
     datapath = RequestDatapath(Random(1), b"secret")
-    running = Engine(config.parse(FILE, "f"), [requests(datapath)], FakeTransport(), Random(1))
+    running = Engine(
+        config.parse(FILE, "f"), [Plane(RequestMatch, datapath)], FakeTransport(), Random(1)
+    )
     running.start(0)
     daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]  # the test's
     datapath.decide(FREE._replace(cost=4), 0)
@@ -101,7 +104,9 @@ KEYED = changed(
 async def test_a_bucket_of_a_key_is_explained(tmp_path: Path) -> None:
     daemon, control = FakeDaemon(), tmp_path / "sock"
     datapath = RequestDatapath(Random(1), b"secret")
-    running = Engine(config.parse(KEYED, "f"), [requests(datapath)], FakeTransport(), Random(1))
+    running = Engine(
+        config.parse(KEYED, "f"), [Plane(RequestMatch, datapath)], FakeTransport(), Random(1)
+    )
     running.start(0)
     daemon.explainer = partial(explainer, running, lambda: 0)  # type: ignore[method-assign]  # the test's
     datapath.decide(Request("api", {"user": "alice"}, 3), 0)

@@ -9,10 +9,11 @@ import pytest
 from drld import config
 from drld.engine import Engine
 from drld.model import NS_PER_S
+from drld.planes.plane import Plane
 from drld.requests.answer import body
 from drld.requests.datapath import RequestDatapath
 from drld.requests.model import Request
-from drld.requests.plane import requests
+from drld.requests.spec import RequestMatch
 from tests.engine_fakes import FakeTransport
 
 from ...factories import TICK_NS
@@ -24,7 +25,9 @@ API = Request("api", {})
 
 def running() -> tuple[Engine, RequestDatapath]:
     datapath = RequestDatapath(Random(1), b"secret")
-    engine = Engine(config.parse(changed(), "f"), [requests(datapath)], FakeTransport(), Random(1))
+    engine = Engine(
+        config.parse(changed(), "f"), [Plane(RequestMatch, datapath)], FakeTransport(), Random(1)
+    )
     engine.start(0)
     return engine, datapath
 
@@ -65,7 +68,7 @@ def test_a_key_has_the_rate_of_each_reload_in_its_time() -> None:
     datapath = RequestDatapath(Random(1), b"secret")
     at = [KEYED, KEYED.replace("1/min", "1/s"), KEYED]
     specs = [config.parse(text, "f") for text in at]
-    engine = Engine(specs[0], [requests(datapath)], FakeTransport(), Random(1))
+    engine = Engine(specs[0], [Plane(RequestMatch, datapath)], FakeTransport(), Random(1))
     engine.start(0)
     alice = Request("api", {"user": "alice"})
     assert datapath.decide(alice._replace(cost=20), 0).admitted
