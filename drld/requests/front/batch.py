@@ -154,10 +154,12 @@ class BatchFront:
         held, numbers, costs = run.held, run.numbers, run.costs
         if not held or not numbers:
             return
-        limit = held[0][0]
+        policy, flags, write = held[0][0].policy, ADMITTED | REMAINING, check_codec.answer_record
+        name, shown = policy.name.encode(), policy.unit.shown_amount
         fills = self.datapath.pass_first(held[0], costs, caller, now_ns)
-        for number, cost, fill in zip(numbers, costs, fills, strict=False):
-            yield _of_limit(number, cost, limit, fill)
+        for number, cost, (tokens, reset_ns) in zip(numbers, costs, fills, strict=False):
+            left = shown(tokens)
+            yield write(number, flags, name, granted=cost, reset_ns=reset_ns, remaining=left), name
         for place in range(len(fills), len(numbers)):
             answer = self.datapath.decide_shaped(held, (), caller, costs[place], now_ns)
             yield _written(numbers[place], answer)
@@ -338,31 +340,16 @@ def _written(number: int, answer: Answer) -> Written:
     """Return an answer's record and text."""
     admitted, standings, _, _, granted = answer
     standing = standings[0] if len(standings) == 1 else tightest(answer)
+    flags = ADMITTED if admitted else 0
     if standing is None:
-        flags = ADMITTED if admitted else 0
         return check_codec.answer_record(number, flags, b"", granted=granted), b""
     limit, _, tokens, reset_ns, _ = standing
-    fill = None if tokens is None else (tokens, reset_ns)
-    return _of_limit(number, granted, limit, fill, admitted=admitted, retry_ns=answer.retry_ns)
-
-
-def _of_limit(
-    number: int,
-    granted: int,
-    limit: LimitSpec,
-    fill: tuple[int, int | None] | None,
-    *,
-    admitted: bool = True,
-    retry_ns: int | None = None,
-) -> Written:
-    """Return the record and the text of an answer that names a limit; see `Policer.fill`."""
-    policy, left, reset_ns = limit.policy, 0.0, None
-    flags = ADMITTED if admitted else 0
-    if fill is not None:
+    policy, left = limit.policy, 0.0
+    if tokens is not None:
         flags |= REMAINING
-        tokens, reset_ns = fill
         left = policy.unit.shown_amount(tokens)
     name = policy.name.encode()
+    retry_ns = None if admitted else answer.retry_ns
     record = check_codec.answer_record(
         number, flags, name, granted=granted, retry_ns=retry_ns, reset_ns=reset_ns, remaining=left
     )
