@@ -150,19 +150,35 @@ class BatchFront:
         return written
 
     def _decided(self, run: _Run, caller: str, now_ns: int) -> Iterator[Written]:
-        """Decide about the questions of a run: together, as far as they pass without doubt."""
+        """Decide about the questions of a run: together, as far as they pass without doubt.
+
+        Behind one that is refused, the next is likely to be refused, too. So the others are decided
+        together again behind one that passes.
+        """
         held, numbers, costs = run.held, run.numbers, run.costs
         if not held or not numbers:
             return
         policy, flags, write = held[0][0].policy, ADMITTED | REMAINING, check_codec.answer_record
         name, shown = policy.name.encode(), policy.unit.shown_amount
-        fills = self.datapath.pass_first(held[0], costs, caller, now_ns)
-        for number, cost, (tokens, reset_ns) in zip(numbers, costs, fills, strict=False):
-            left = shown(tokens)
-            yield write(number, flags, name, granted=cost, reset_ns=reset_ns, remaining=left), name
-        for place in range(len(fills), len(numbers)):
-            answer = self.datapath.decide_shaped(held, (), caller, costs[place], now_ns)
-            yield _written(numbers[place], answer)
+        place, together = 0, True
+        while place < len(numbers):
+            if together:
+                rest = costs[place:]
+                fills = self.datapath.pass_first(held[0], rest, caller, now_ns)
+                for number, cost, (tokens, reset_ns) in zip(
+                    numbers[place:], rest, fills, strict=False
+                ):
+                    left = shown(tokens)
+                    record = write(
+                        number, flags, name, granted=cost, reset_ns=reset_ns, remaining=left
+                    )
+                    yield record, name
+                place += len(fills)
+            if place < len(numbers):
+                answer = self.datapath.decide_shaped(held, (), caller, costs[place], now_ns)
+                yield _written(numbers[place], answer)
+                together = answer.admitted
+                place += 1
 
     def _read(self, record: tuple[int, ...], text: bytes, caller: str, now_ns: int) -> Written:
         """Decide about a question of which all is read."""
