@@ -81,7 +81,7 @@ def test_times_are_those_of_the_calendar(at: datetime) -> None:
     [
         ("", "must be a log of requests"),
         ("\n\n", "must be a log of requests"),
-        ("nothing\n", "must be a log of requests: JSON lines, or an access log"),
+        ("nothing\n", r"must be a log of requests \(JSON lines or an access log\)"),
         (b"\xd4\xc3\xb2\xa1\0\0", "must be a log of requests"),
         ("{}", "line 1: must have the time t"),
         ("{", "line 1: must be a JSON object"),
