@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("drld")
 
 YOUNG_OBJECTS = 20_000
-"""The number of new objects that live, beside those that have gone, at which Python's collector
-looks for cycles. A turn of a front and a tick make some thousand objects, and free them again. With
-the default, 700, each of them starts the collector. It often goes through the objects of all limits
-and topics then, and the processor's cache keeps little else: under 10,000 topics that is a tenth to
-a fifth of a message's cost. This many objects take some 5 MB."""
+"""Python's collector looks for cycles when this many more objects have been made than freed. A turn
+of a front and a tick make some thousand objects, and free them again. With the default, 700, each
+of them starts the collector. It often goes through the objects of all limits and topics then, and
+the processor's caches keep little else: under 10,000 topics that is a tenth to a fifth of a
+message's cost. This many objects take some 5 MB."""
 
 
 class Daemon:

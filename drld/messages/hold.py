@@ -56,7 +56,7 @@ class _Waiting(NamedTuple, Generic[T]):
 class _NearSlots(TokenBucket):
     """The attributes of a `Hold` that each message reads.
 
-    CPython puts the slots of a base class before those of its heirs. So these are neighbours in
+    CPython puts the slots of a base class before those of a subclass. So these are neighbours in
     memory.
     """
 

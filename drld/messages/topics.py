@@ -40,7 +40,7 @@ class Notation(enum.Enum):
 class Topic:
     """The topic of a message, with the values that a trie has found for it last.
 
-    It has a text, and is none: the attributes of an heir of `str` lie in other lines of memory.
+    The text is an attribute: those of a subclass of `str` would lie in further lines of memory.
     """
 
     __slots__ = ("first", "found_in", "others", "text")
