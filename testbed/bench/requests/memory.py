@@ -19,6 +19,7 @@ from drld.requests.buckets.ledger_shape import MS
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.urgency import Slack
+from drld.requests.keyed_limit import ENTRIES
 from drld.requests.keyed_limits import MOST_SWEPT
 from testbed.bench.lanes import Setting
 from testbed.bench.summary import Outcome, Row
@@ -47,7 +48,7 @@ def work(keys: int) -> dict[str, float]:
     margin_ns = LIMITERS * INTERVAL_NS
     replica = Replica(
         lambda _key: Ledger(POLICY, 1, INTERVAL_NS, margin_ns), ["l1"],
-        slack=Slack(margin_ns), deferred=True, max_keys=keys,
+        slack=Slack(margin_ns), deferred=True, max_keys=keys, most=ENTRIES,
     )  # fmt: skip
     rng, rounds, now_ns = Random(1), Random(2), _START_NS
     before = _resident_bytes()
