@@ -3,11 +3,12 @@
 A round gives each contestant the same requests, one after the other; every other round goes
 backward. Times are medians over the rounds, and ratios are medians of the ratios within a round, so
 that a host that is busy for a while changes them little. The client and the servers have a
-processor each.
+processor each. Python's collector starts as it does in a daemon.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pkgutil
 import statistics
@@ -22,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 import trio
 
+from drld.daemon.daemon import YOUNG_OBJECTS
 from testbed.bench.lanes import Setting
 from testbed.bench.requests import rows
 from testbed.bench.requests.load import Asked, Load, uniform, zipf
@@ -100,6 +102,7 @@ async def measure(setting: Setting) -> Outcome:
     for group in dict.fromkeys(entry.group for entry in contestants):
         some = [entry for entry in contestants if entry.group == group]
         with ExitStack() as stack:
+            stack.enter_context(_collector())
             slices = []
             for entry in some:
                 setting.progress.step(f"starting {entry.case}")
@@ -108,6 +111,17 @@ async def measure(setting: Setting) -> Outcome:
                 found += await _rounds(setting, load, some, slices)
     notes += [f"{entry.case}: {entry.note}" for entry in contestants if entry.note]
     return Outcome(found, TIME[0], notes)
+
+
+@contextmanager
+def _collector() -> Iterator[None]:
+    """Let Python's collector start as in a daemon, which pure decisions are part of."""
+    before = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager
