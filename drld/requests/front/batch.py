@@ -4,7 +4,7 @@
   connection ends, after the answers to all earlier frames.
 - The front decides all frames of a read at once, and answers them by one write. No check has a
   task, and adjacent checks under the same limit are decided together. After `SLICE_NS` of work for
-  all connections together, the next piece waits for its turn.
+  all connections in one pass of the event loop, the next piece waits for its turn.
 - A client completes a greeting or a frame within `REQUEST_S` of its first byte, and takes answers
   within `WRITE_S`. A connection without a byte for `IDLE_S` ends, and frees its place.
 - The memory of a connection is that of one frame, of the bytes of one read, and of the answers.
@@ -87,7 +87,7 @@ class BatchFront:
         self._processes: Counter[int] = Counter()
         """The number of connections of each process of clients."""
         self.worked_ns = 0
-        """The work since the last turn, ns."""
+        """The work since the last turn, or in this pass of the event loop (`Passes`), ns."""
         self._shapes: dict[tuple[bytes, ...], Shape[Shaped]] = {}
         """The shapes of recent questions, by namespace and names."""
         self._generation = 0
@@ -236,6 +236,17 @@ class BatchFront:
             per=match.per,
             burst=policy.burst,
         )
+
+
+class Passes(trio.abc.Instrument):
+    """Tells a front of each pass of the event loop, as other tasks have their time then."""
+
+    def __init__(self, front: BatchFront) -> None:
+        self._front = front
+
+    def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 -- trio passes it
+        """Begin a pass."""
+        self._front.worked_ns = 0
 
 
 class BatchConnection:

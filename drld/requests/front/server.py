@@ -34,7 +34,7 @@ from drld.log_event import event
 from drld.requests.caller import Client, caller_of, certificate_name
 from drld.requests.datapath import RequestDatapath
 from drld.requests.front.app import Clock, Trusted, make_app
-from drld.requests.front.batch import BatchFront
+from drld.requests.front.batch import BatchFront, Passes
 from drld.requests.front.grpc_connection import GrpcConnection, grpc_handlers
 from drld.requests.front.protocols import Begin, Negotiated
 from drld.requests.grpc.call import Handlers
@@ -175,6 +175,9 @@ async def serve_requests(
     batch, grpc = BatchFront(datapath, clock, turns), grpc_handlers(datapath, clock, trusted)
     connections = RequestConnections(application, turns, batch, grpc, tls)
     with ExitStack() as stack:
+        passes = Passes(batch)
+        trio.lowlevel.add_instrument(passes)
+        stack.callback(trio.lowlevel.remove_instrument, passes)
         listeners = [stack.enter_context(_listener(address)) for address in listen]
         addresses: list[Address] = [
             it if isinstance(it := sock.getsockname(), str) else it[:2] for sock in listeners

@@ -22,7 +22,7 @@ from drld.control.turns import Turns
 from drld.model import Enforcement
 from drld.requests import caller
 from drld.requests.front import batch
-from drld.requests.front.batch import IDLE_S, SLICE_NS, BatchFront
+from drld.requests.front.batch import IDLE_S, SLICE_NS, BatchFront, Passes
 from drld.requests.spec import ITEM
 from drld.spec import OnFailure
 
@@ -376,6 +376,30 @@ async def test_many_small_pieces_of_work_wait_for_turns_too() -> None:
         for _ in range(20):
             await client.ask(API)
     assert 5 <= turns.taken <= 20
+
+
+async def test_pieces_of_work_in_different_passes_of_the_loop_wait_for_no_turn() -> None:
+    """Each piece is more than a third of a slice, and the client answers between them."""
+    looks = 0
+
+    def clock() -> int:
+        nonlocal looks
+        looks += 1
+        return looks * (SLICE_NS // 2)
+
+    class Counted(Turns):
+        async def wait(self) -> None:
+            raise AssertionError("no piece waits")
+
+    made = BatchFront(limited((limit(), bucket(25))), clock, Counted())
+    passes = Passes(made)
+    trio.lowlevel.add_instrument(passes)
+    try:
+        async with connected(made) as (client, _):
+            for _ in range(20):
+                assert [it.admitted for it in await client.ask(API)] == [True]
+    finally:
+        trio.lowlevel.remove_instrument(passes)
 
 
 async def test_frames_that_have_begun_are_answered_when_the_daemon_stops(tmp_path: Path) -> None:
