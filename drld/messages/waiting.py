@@ -71,7 +71,7 @@ class WaitingBucket(Hold[Held]):
         self.program(OPEN, now_ns)
 
     def _ease(self) -> None:
-        """See `Hold._ease`; each message looks whether records wait, which takes no time then."""
+        """See `Hold._ease`; while records wait, each message looks at them first."""
         super()._ease()
         self._at_ease = self._at_ease and not self._late
 

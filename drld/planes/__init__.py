@@ -57,7 +57,8 @@ def first_to_read(name: str, read: Callable[[ModuleType], T], having: str = "") 
     `having` leaves out modules without this function.
 
     Raises:
-        InputError: none can; the reason of each. What the item must be for each is one claim.
+        InputError: no module can. The error has the reason of each; if all reasons say what the
+            item must be, they are one claim.
     """
     refused = []
     for module in registered(name):

@@ -245,7 +245,7 @@ class Passes(trio.abc.Instrument):
         self._front = front
 
     def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 -- trio passes it
-        """Begin a pass."""
+        """Count the work of the pass that begins now."""
         self._front.worked_ns = 0
 
 

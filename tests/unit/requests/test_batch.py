@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -301,24 +302,19 @@ async def test_a_client_that_takes_no_answers_is_left(autojump_clock: MockClock)
     assert trio.current_time() - begun == pytest.approx(WRITE_S)
 
 
+class CountedTurns(Turns):
+    taken = 0
+
+    async def wait(self) -> None:
+        self.taken += 1
+        await super().wait()
+
+
 async def test_a_large_frame_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look moves the clock on, as if the work took that long."""
-    looks = 0
-
-    def clock() -> int:
-        nonlocal looks
-        looks += 1
-        return looks * SLICE_NS
-
-    class Counted(Turns):
-        taken = 0
-
-        async def wait(self) -> None:
-            self.taken += 1
-            await super().wait()
-
     monkeypatch.setattr(batch, "_CHECKS_A_LOOK", 100)
-    turns = Counted()
+    turns = CountedTurns()
+    clock = itertools.count(SLICE_NS, SLICE_NS).__next__
     made = BatchFront(limited((limit(), bucket(5, rate=1))), clock, turns)
     async with connected(made) as (client, _):
         answers = await client.ask(*[API] * 1000)
@@ -354,24 +350,15 @@ async def test_a_reload_is_in_force_for_questions_that_were_asked_before() -> No
         ]
 
 
+def busy(burst: float) -> tuple[BatchFront, CountedTurns]:
+    """A front of which each look at the clock moves it on by half a slice, as if it worked so
+    long; and its turns."""
+    clock, turns = itertools.count(SLICE_NS // 2, SLICE_NS // 2), CountedTurns()
+    return BatchFront(limited((limit(), bucket(burst))), clock.__next__, turns), turns
+
+
 async def test_many_small_pieces_of_work_wait_for_turns_too() -> None:
-    """Each look moves the clock on by more than a third of a slice."""
-    looks = 0
-
-    def clock() -> int:
-        nonlocal looks
-        looks += 1
-        return looks * (SLICE_NS // 2)
-
-    class Counted(Turns):
-        taken = 0
-
-        async def wait(self) -> None:
-            self.taken += 1
-            await super().wait()
-
-    turns = Counted()
-    made = BatchFront(limited((limit(), bucket(5))), clock, turns)
+    made, turns = busy(5)
     async with connected(made) as (client, _):
         for _ in range(20):
             await client.ask(API)
@@ -379,19 +366,8 @@ async def test_many_small_pieces_of_work_wait_for_turns_too() -> None:
 
 
 async def test_pieces_of_work_in_different_passes_of_the_loop_wait_for_no_turn() -> None:
-    """Each piece is more than a third of a slice, and the client answers between them."""
-    looks = 0
-
-    def clock() -> int:
-        nonlocal looks
-        looks += 1
-        return looks * (SLICE_NS // 2)
-
-    class Counted(Turns):
-        async def wait(self) -> None:
-            raise AssertionError("no piece waits")
-
-    made = BatchFront(limited((limit(), bucket(25))), clock, Counted())
+    """The client asks again only when it has its answer."""
+    made, turns = busy(25)
     passes = Passes(made)
     trio.lowlevel.add_instrument(passes)
     try:
@@ -400,6 +376,7 @@ async def test_pieces_of_work_in_different_passes_of_the_loop_wait_for_no_turn()
                 assert [it.admitted for it in await client.ask(API)] == [True]
     finally:
         trio.lowlevel.remove_instrument(passes)
+    assert turns.taken == 0
 
 
 async def test_frames_that_have_begun_are_answered_when_the_daemon_stops(tmp_path: Path) -> None:
