@@ -66,14 +66,13 @@ class _NearSlots(TokenBucket):
 class Hold(_NearSlots, Generic[T]):
     """A bucket and its queue, first come, first served."""
 
-    __slots__ = ("_due_ns", "_emptied", "_has_depth", "_idle", "_ready", "_waiting")
+    __slots__ = ("_due_ns", "_emptied", "_idle", "_ready", "_waiting")
 
     def __init__(self, enforcement: Enforcement, now_ns: int) -> None:
         super().__init__(enforcement, now_ns)
-        self._has_depth = bool(enforcement.depth)
-        """Whether there is a bucket, and its depth is above 0."""
-        self._at_ease = self._has_depth
-        """Whether a message passes if it finds the bucket full: `_has_depth` and `_idle`."""
+        self._at_ease = bool(self._depth)
+        """Whether a message passes if it finds the bucket full: there is a bucket, its depth is
+        above 0, and no message is here."""
         self.at_once = 0
         """The number of messages that have passed when they came, since the last `take_at_once`."""
         self._idle = True
@@ -191,7 +190,7 @@ class Hold(_NearSlots, Generic[T]):
 
     def _ease(self) -> None:
         """Find out whether a message passes if it finds the bucket full."""
-        self._at_ease = self._has_depth and self._idle
+        self._at_ease = bool(self._depth) and self._idle
 
     def program(self, enforcement: Enforcement, now_ns: int) -> None:
         """Enforce another rate and depth from now on.
@@ -201,7 +200,6 @@ class Hold(_NearSlots, Generic[T]):
         """
         self._charge(now_ns, now_ns)
         super().program(enforcement, now_ns)
-        self._has_depth = bool(enforcement.depth)
         self._ease()
         self._find_due()
 

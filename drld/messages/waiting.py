@@ -17,19 +17,17 @@ OPEN = Enforcement()
 class WaitingBucket(Hold[Held]):
     """A bucket and its messages that wait (`drld.messages.gate.Stage` and `Queue`)."""
 
-    __slots__ = ("_counts", "_gate", "_late", "_records")
+    __slots__ = ("_counts", "_gate", "_records")
 
     def __init__(self, gate: Gate, counts: Counts, record: Enforcement, now_ns: int) -> None:
         super().__init__(record, now_ns)
         self._gate = gate
         self._counts = counts
         self._records = LateRecords(record)
-        self._late = False
-        """Whether records wait."""
 
     def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:  # noqa: ARG002 -- all are equal
         """See `Stage.enter`."""
-        if not self._at_ease and self._late:
+        if not self._at_ease and self._records:
             self._apply(self._records.until(now_ns))
         return Fate.FORWARD if self.passes(now_ns) else self
 
@@ -73,7 +71,7 @@ class WaitingBucket(Hold[Held]):
     def _ease(self) -> None:
         """See `Hold._ease`; while records wait, each message looks at them first."""
         super()._ease()
-        self._at_ease = self._at_ease and not self._late
+        self._at_ease = self._at_ease and not self._records
 
     def _apply(self, records: Iterator[tuple[int, Enforcement]]) -> None:
         """Put records into force."""
@@ -81,7 +79,6 @@ class WaitingBucket(Hold[Held]):
         for at_ns, record in records:
             super().program(record, at_ns)
             changed = True
-        self._late = len(self._records) > 0
         self._ease()
         if changed and len(self):
             self._gate.schedule(self)
