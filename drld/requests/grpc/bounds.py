@@ -13,7 +13,7 @@ Strangers write the input of a connection, so everything that it can cause has a
 | bytes of answers that are not taken | `MAX_UNREAD_BYTES` | the end |
 | frames that complete no call | `SPARE_FRAMES` and `SPARE_FRAMES_PER_S` | the end |
 | time without a call, except calls that stay | `CALL_S`, `IDLE_S` | GOAWAY, the end in `DRAIN_S` |
-| memory of closed streams, and of sent headers | `Http2` | forgotten |
+| memory of closed streams, sent headers and unknown settings | `Http2` | forgotten |
 
 The end is that of the connection, with GOAWAY. The statuses are RESOURCE_EXHAUSTED and
 DEADLINE_EXCEEDED.

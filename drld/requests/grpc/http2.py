@@ -51,6 +51,7 @@ class Http2(H2Connection):
             SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
         }
         self.local_settings = Settings(client=False, initial_values=bounds)
+        self.remote_settings = _KnownSettings(client=True)
         self.decoder = _LastDecoder(max_header_bytes)
         self.encoder = _CommonEncoder(common)
 
@@ -68,6 +69,20 @@ class Http2(H2Connection):
         # To set the same size again would cancel a change that the client has yet to be told.
         if self.encoder.header_table_size > MAX_TABLE_BYTES:  # noqa: PLR1730 -- as above
             self.encoder.header_table_size = MAX_TABLE_BYTES
+
+
+class _KnownSettings(Settings):
+    """The settings of the client, without those that HTTP/2 does not know (RFC 9113, 6.5.2).
+
+    `h2` keeps all 65,536, which are 50 MB, and walks through them with every frame of settings.
+    """
+
+    _KNOWN = frozenset(SettingCodes)
+
+    def __setitem__(self, key: SettingCodes | int, value: int) -> None:
+        """Note a setting, or ignore it."""
+        if key in self._KNOWN:
+            super().__setitem__(key, value)
 
 
 class _LastDecoder(Decoder):

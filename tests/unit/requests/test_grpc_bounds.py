@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -211,3 +212,15 @@ def test_a_client_cannot_make_the_server_remember_much(client: Client2) -> None:
     assert client.server._http.encoder.header_table_size == 100
     assert client.status(client.call()) == "0"
     assert len(client.server._http._closed_streams) <= 1000
+
+
+def test_settings_that_http2_does_not_know_are_forgotten(client: Client2) -> None:
+    for first in range(256, 62_000, 2560):
+        numbers = [SettingCodes.MAX_FRAME_SIZE, *range(first, first + 2560)]
+        # hyperframe writes no such settings.
+        body = b"".join(struct.pack(">HI", number, 16384 + first) for number in numbers)
+        client.flush(struct.pack(">IBI", len(body) << 8 | SettingsFrame.type, 0, 0) + body)
+    settings = client.server._http.remote_settings
+    assert len(settings) <= len(SettingCodes)
+    assert settings.max_frame_size == 16384 + first
+    assert client.status(client.call()) == "0"
