@@ -74,7 +74,8 @@ def differences(
 ) -> list[Difference]:
     """The differences between the tables of two configurations, as they are written.
 
-    Limits are compared by `id`, and peers by `name`. Their order is not compared.
+    Limits are compared by `id`, and other tables of an array by `name`. Their order is not
+    compared.
     """
     before, after = ({_identity(*it): it for it in its} for its in (old, new))
     found = []
@@ -99,7 +100,7 @@ def differences(
 
 def _identity(kind: str, table: Mapping[str, Any]) -> tuple[str, Any]:
     """The identity of a table, which is the same in both configurations."""
-    return kind, {"limit": table.get("id"), "peer": table.get("name")}.get(kind)
+    return kind, None if kind == "limiter" else table.get("id" if kind == "limit" else "name")
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,11 +22,16 @@ def tables_in_force(daemon: Daemon) -> list[tuple[str, dict[str, Any]]]:
 
 def document(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """The document that has these tables."""
-    arrays: dict[str, list[Any]] = {"peer": [], "limit": []}
+    from drld.config.plane_tables import planes
+
+    arrays = {"peer", "limit", *(plane.key for plane in planes() if plane.element)}
+    made: dict[str, Any] = {"peer": [], "limit": []}
     for kind, table in found:
         if kind in arrays:
-            arrays[kind].append(table)
-    return {kind: table for kind, table in found if kind not in arrays} | arrays
+            made.setdefault(kind, []).append(table)
+        else:
+            made[kind] = table
+    return made
 
 
 def limits_of(daemon: Daemon, file: str | None) -> Sequence[LimitSpec]:

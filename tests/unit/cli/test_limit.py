@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from drld.config.changes import Configuration
+from drld.config.files import Files as ConfigFiles
 from drld.config.toml_text import toml
 from tests.control_fake import CONFIGURATION, FakeDaemon
 from tests.unit.cli.drlctl import drlctl, invoke, lines, output, refused
@@ -225,6 +227,21 @@ async def test_diff_names_the_changes_that_a_reload_refuses(
     assert result.stderr.startswith(
         "drlctl: a reload would be refused: limiter.listen: cannot change"
     )
+
+
+async def test_diff_compares_each_broker(control: Path, daemon: FakeDaemon, tmp_path: Path) -> None:
+    brokers = [
+        {"name": name, "protocol": "mqtt", "listen": f"/run/{name}", "server": f"/run/{name}.mqtt"}
+        for name in ("north", "south")
+    ]
+    document = {**CONFIGURATION.files.document, "broker": brokers}
+    daemon.configuration = Configuration.of(ConfigFiles("drld.toml", document))
+    files = Files(daemon, tmp_path)
+    files.document["broker"] = [{**brokers[0], "server": "/run/moved.mqtt"}, brokers[1]]
+    files.write(files.document["limit"])
+    result = await drlctl(control, "diff", files.other)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.stdout == 'broker north: server: "/run/north.mqtt" -> "/run/moved.mqtt"\n'
 
 
 async def test_diff_ends_with_2_if_it_cannot_tell(
