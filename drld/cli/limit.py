@@ -96,12 +96,12 @@ class _OwnLimits:
             write_json(report)
             return
         write_differences(report["changes"])
-        if not report["changes"]:
-            click.echo("nothing changes")
-        elif report["saved"]:
+        if report["saved"]:
             click.echo(f"in force, and saved in {report['saved']}")
-        else:
+        elif report["changes"]:
             click.echo(f"in force {UNTIL}; --save keeps it")
+        else:
+            click.echo("nothing changes")
         if report["needed_at"]:
             click.echo(
                 "drlctl: limiters that share a limit must agree: make the same change at each of "

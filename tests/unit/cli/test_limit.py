@@ -50,6 +50,8 @@ async def test_set_prints_each_changed_key(control: Path, daemon: FakeDaemon) ->
     }
     said = await done(control, "set", "1", "--rate", "20mbit")
     assert said == "nothing changes\n"
+    said = await done(control, "set", "1", "--rate", "20mbit", "--save")
+    assert said == "in force, and saved in /etc/drld/drld.toml.d/99-drlctl.toml\n"
 
 
 @pytest.mark.parametrize("mode", ["pause", "shadow"])
