@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, PrivateAttr
@@ -128,11 +129,12 @@ class BrokersTable(PlaneTable):
                 where = [*at, "listen"]
                 _unique(where, address, _written(address), listens, problems)
         for index, broker in enumerate(self.broker):
-            if broker.server in listens:
+            own = next((listens[it] for it in _reached(broker.server) if it in listens), None)
+            if own is not None:
                 problems.refuse(
                     [MessagesSpec.key, index, "server"],
                     _written(broker.server),
-                    f"the broker's own address, and not {dotted(listens[broker.server])}",
+                    f"the broker's own address, and not {dotted(own)}",
                 )
         for index, limit in limits.items():
             self._check_limit(["limit", index, "match"], limit, problems)
@@ -166,6 +168,14 @@ def _unique(
         problems.refuse(where, shown, f"unique, but {dotted(seen[value])} is the same")
     else:
         seen[value] = where
+
+
+def _reached(server: Address) -> list[Address]:
+    """The addresses of `listen` that certainly take connections to this one."""
+    if isinstance(server, str) or not ip_address(server[0]).is_loopback:
+        return [server]
+    wildcard = "0.0.0.0" if ip_address(server[0]).version == 4 else "::"
+    return [server, (wildcard, server[1])]
 
 
 def _written(address: Address) -> str:

@@ -91,6 +91,9 @@ def test_every_key_of_a_broker_is_read() -> None:
         (('"127.0.0.1:1884"', '"127.0.0.1:4222"'),
          "broker[0].server: must be the broker's own address, and not broker[1].listen "
          "(got '127.0.0.1:4222')"),
+        (('"127.0.0.1:1883"', '"0.0.0.0:1884"'),
+         "broker[0].server: must be the broker's own address, and not broker[0].listen "
+         "(got '127.0.0.1:1884')"),
         (('protocol = "mqtt"', 'protocol = "amqp"'),
          "broker[0].protocol: must be 'mqtt' or 'nats' (got 'amqp')"),
         (('server = "127.0.0.1:1884"', ""), "broker[0].server: is required"),
