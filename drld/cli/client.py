@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import stat
 import struct
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -221,21 +222,21 @@ def find_socket(given: str | None) -> Path:
 
 
 def _may_be_control(path: Path) -> bool:
-    """Whether a daemon may answer on its control socket there.
-
-    None does where a killed daemon left a socket, or where a daemon answers requests.
-    """
+    """Whether a daemon may answer there: none does where a killed daemon left a socket."""
     try:
         Daemon(str(path), _LOOK_S).get("/v1/status")
-    except NotFound:
-        return False
     except Refused as error:
         return not isinstance(error.__cause__, ConnectionRefusedError)
     return True
 
 
 def _sockets(directory: Path) -> list[Path]:
+    """The sockets that may be for control: all users may open those for requests and messages."""
     try:
-        return sorted(path for path in directory.iterdir() if path.is_socket())
+        return sorted(
+            path
+            for path in directory.iterdir()
+            if path.is_socket() and not path.stat().st_mode & stat.S_IWOTH
+        )
     except OSError:
         return []

@@ -14,6 +14,7 @@ import trio
 
 from drld import __version__
 from drld.cli import client
+from drld.messages.front import listeners
 from tests.control_fake import STATUS, record
 from tests.unit.cli.drlctl import drlctl, invoke, refused
 
@@ -149,15 +150,18 @@ def test_several_sockets_require_a_choice(tmp_path: Path, monkeypatch: pytest.Mo
     assert f"choose one with --socket: {tmp_path}/lim1.sock, {tmp_path}/lim2.sock" in result.stderr
 
 
-async def test_sockets_of_killed_daemons_and_for_requests_are_no_choice(
+async def test_sockets_of_killed_daemons_and_of_clients_are_no_choice(
     control: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/requests-clients.md has the socket for requests beside the control socket."""
+    """docs/requests-clients.md has the socket for requests beside the control socket.
+
+    One for messages closes the connection, as a control socket does that has too many.
+    """
     monkeypatch.setattr(client, "RUN_DIRECTORY", control.parent)
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(control.parent / "killed.sock"))
-    found = b"HTTP/1.1 404 Not Found\r\nContent-Length: 21\r\n\r\n" + b'{"error":"Not Found"}'
-    async with stranger(control.parent / "requests.sock", found):
+    async with stranger(control.parent / "mqtt.sock", b""):
+        (control.parent / "mqtt.sock").chmod(listeners.SOCKET_MODE)
         result = await trio.to_thread.run_sync(invoke, "status", "--json")
         assert json.loads(result.stdout) == STATUS
         # A daemon that hangs is a choice: a change must not go to another one.
@@ -166,7 +170,7 @@ async def test_sockets_of_killed_daemons_and_for_requests_are_no_choice(
             hangs.listen()
             result = await trio.to_thread.run_sync(invoke, "status")
     assert "choose one with --socket" in result.stderr
-    assert "requests.sock" not in result.stderr
+    assert "mqtt.sock" not in result.stderr
 
 
 @pytest.mark.parametrize(
