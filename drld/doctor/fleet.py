@@ -66,7 +66,8 @@ def daemon(status: StatusReport, own_version: str) -> Iterator[Finding]:
             "systemctl kill --signal=KILL drld   # the kernel datapath limits meanwhile",
         )
     probes = status["probes"]
-    if probes is not None and probes["awareness"]:
+    # Without answers of any peer, awareness says nothing about this daemon.
+    if probes and probes["awareness"] and probes["alive"] and not probes["isolated"]:
         yield remark(
             "lateness",
             "the daemon runs late, or loses what it is sent",

@@ -51,6 +51,8 @@ def levels(found: Iterable[Finding]) -> list[tuple[str, Level]]:
         ({"ready": False, "uptime_s": 4.0}, [("daemon", REMARK)]),
         ({"version": "0.0.9"}, [("daemon", OK), ("version", REMARK)]),
         ({"probes__awareness": 3}, [("daemon", OK), ("lateness", REMARK)]),
+        ({"probes__awareness": 3, "probes__alive": 0}, [("daemon", OK)]),
+        ({"probes__awareness": 3, "probes__isolated": True}, [("daemon", OK)]),
         ({"datapath__counters": {"errors": 1}}, [("daemon", OK), ("datapath", WRONG)]),
     ],
 )
