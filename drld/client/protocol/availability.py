@@ -40,6 +40,8 @@ class Availability:
         self._fallback = Fallback(on_failure)
         self._told_ns: int | None = None
         self._said_ns: int | None = None
+        self._said_down = False
+        """Whether the last line for the log says that the limiter does not answer."""
         self._down = False
         # All from the start: threads that add to one at the same moment lose nothing then.
         self.counts = Counter(answered=0, degraded=0, failures=0, leased=0, lost=0)
@@ -72,8 +74,9 @@ class Availability:
             return None
         self._down = False
         self._backoff.succeeded()
-        if self._said_ns is None:
+        if not self._said_down:
             return None
+        self._said_down = False
         return f"the limiter answers again; decided without it so far: {self.counts['degraded']}"
 
     def failed(self, reason: object, now_ns: int) -> str | None:
@@ -84,7 +87,7 @@ class Availability:
         self._backoff.failed(now_ns)
         if self._said_ns is not None and now_ns - self._said_ns < QUIET_NS:
             return None
-        self._said_ns = now_ns
+        self._said_ns, self._said_down = now_ns, True
         return f"the limiter does not answer ({reason}): on_failure of each limit decides"
 
     def without(self, questions: Sequence[Question], now_ns: int) -> list[Answer]:

@@ -181,6 +181,12 @@ def test_failures_are_counted_and_few_are_logged() -> None:
     assert made.answered(3) == "the limiter answers again; decided without it so far: 5"
     assert made.answered(1) is None
     assert made.counts == Counter({"failures": 5, "degraded": 5, "answered": 4})
+    # A failure that is not logged has no line about its end, either.
+    for _ in range(3):
+        assert made.failed("refused", now_ns - 1) is None
+        assert made.answered(1) is None
+    assert made.failed("refused", now_ns + QUIET_NS) is not None
+    assert made.answered(1) == "the limiter answers again; decided without it so far: 5"
 
 
 def granted(number: int, left: float | None = 10**9) -> Answer:
