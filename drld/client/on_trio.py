@@ -166,6 +166,8 @@ class _Connection:
             raise trio.BrokenResourceError("it has ended the connection") from None
         finally:
             self._waiting.remove(exchange)
+            if self.ended and not self._waiting:
+                await self.end()
 
     async def end(self) -> None:
         """End the connection, and all calls that wait."""

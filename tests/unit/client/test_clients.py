@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from drld.client import Client, Question, on_asyncio, on_trio
 from drld.client.base import AsyncClient
@@ -205,6 +206,27 @@ def test_a_silent_limiter_is_left_in_time(path: Path) -> None:
 
         asyncio_run(wait)
         trio_run(wait)
+
+
+def test_a_call_that_is_cancelled_within_a_frame_closes_the_connection(path: Path) -> None:
+    # More than the buffers of a socket take.
+    questions = [Question("api", {"user": "x" * 250})] * 1024
+
+    async def ask() -> None:
+        async with on_trio.Client(str(path), timeout_s=60) as client:
+            with trio.fail_after(30):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.ask, questions)
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                    nursery.cancel_scope.cancel()
+                with trio.socket.from_stdlib_socket(silent.accept()[0]) as limiter_end:
+                    while await limiter_end.recv(1 << 20):
+                        pass
+
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        trio.run(ask)
 
 
 def test_a_server_that_is_no_limiter_is_left(path: Path) -> None:
