@@ -269,8 +269,8 @@ class MessageDatapath:
             self.front.wake()
 
     def counters(self) -> Mapping[str, int]:
-        """The messages under no limit, those of clients that share a bucket, and the front's
-        counts."""
+        """The messages under no limit, those that expired, those of clients that share a bucket,
+        and the front's counts."""
         shared = sum(
             limit.stage.overflowed
             for limit in self._limits.values()
@@ -278,6 +278,7 @@ class MessageDatapath:
         )
         return {
             "messages_unmatched": self.gate.unmatched,
+            "messages_expired": self.gate.expired,
             "messages_of_clients_beyond_the_bound": shared,
             **(self.front.counters() if self.front is not None else {}),
         }

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from drld.messages.topics import Topic
+from drld.model import NS_PER_S
 
 MAX_FRAME = 2 << 20
 """The default of the largest frame, bytes. A nats-server takes payloads of 1 MiB by default, and
@@ -50,11 +51,26 @@ class Frame(NamedTuple):
     makes the bytes that drld forwards."""
     answer: bytes = b""
     """The bytes that drld answers in the broker's place, at once: through `Returns.insert`."""
+    expiry_at: int = 0
+    """The offset in `data` of the message expiry interval, 4 bytes, s (MQTT 5); 0: there is
+    none."""
 
     @property
     def topic_text(self) -> str | None:
         """The text of the topic; None: the frame is no message."""
         return None if self.topic is None else self.topic.text
+
+    def aged(self, waited_ns: int) -> Frame | None:
+        """The message after it has waited: a server shortens its expiry interval by that time.
+
+        Returns None if the interval is over: the message must not be delivered (MQTT 5, 3.3.2.3.3).
+        """
+        at = self.expiry_at
+        left_s = int.from_bytes(self.data[at : at + 4], "big") - waited_ns // NS_PER_S
+        if left_s <= 0:
+            return None
+        data = self.data[:at] + left_s.to_bytes(4, "big") + self.data[at + 4 :]
+        return self._replace(data=data)
 
 
 def kept(name: str) -> str:

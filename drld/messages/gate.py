@@ -88,13 +88,14 @@ class Lane:
 class Held:
     """A frame that does not leave at once."""
 
-    __slots__ = ("_rest", "came_ns", "fate", "frame", "lane", "queue")
+    __slots__ = ("_rest", "arrived_ns", "came_ns", "fate", "frame", "lane", "queue")
 
-    def __init__(self, lane: Lane, frame: Frame, rest: Iterator[Stage]) -> None:
-        """Hold a frame that has `rest` of the limits before it."""
+    def __init__(self, lane: Lane, frame: Frame, rest: Iterator[Stage], arrived_ns: int) -> None:
+        """Hold a frame that has arrived now, and has `rest` of the limits before it."""
         self.lane = lane
         self.frame = frame
         self._rest = rest
+        self.arrived_ns = arrived_ns
         self.came_ns = 0
         """The time at which the frame came to the limit that it waits at."""
         self.fate = Fate.WAIT
@@ -179,6 +180,8 @@ class Gate:
         """Memory of the frames that wait, of all connections."""
         self.unmatched = 0
         """The number of messages that fell under no limit."""
+        self.expired = 0
+        """The number of messages whose expiry interval was over before they could leave."""
         self._topics: dict[str, Topics[Stage]] = {}
         """The limits by the names of brokers."""
         self._opened = 0
@@ -272,7 +275,7 @@ class Gate:
             found = _enter(rest, lane, arrived_ns)
         if not frames and isinstance(found, Fate):
             return found
-        held = Held(lane, frame, rest)
+        held = Held(lane, frame, rest, arrived_ns)
         held.settle(found, arrived_ns)
         frames.append(held)
         lane.held_bytes += (size := memory(frame))
@@ -282,7 +285,8 @@ class Gate:
     def release(self, now_ns: int) -> Iterator[tuple[Lane, Frame, Fate]]:
         """Take out the frames that may leave by now, in the order of each connection.
 
-        Yields the connection, the frame, and `FORWARD` or `DROP`.
+        Yields the connection, the frame, and `FORWARD` or `DROP`. Messages that have expired are
+        dropped; others have the rest of their expiry interval.
         """
         self._advance(now_ns)
         while self._ready:
@@ -292,7 +296,14 @@ class Gate:
                 held = frames.popleft()
                 lane.held_bytes -= (size := memory(held.frame))
                 self.held_bytes -= size
-                yield lane, held.frame, held.fate
+                frame, fate = held.frame, held.fate
+                if frame.expiry_at and fate is Fate.FORWARD:
+                    if (aged := frame.aged(now_ns - held.arrived_ns)) is not None:
+                        frame = aged
+                    else:
+                        fate = Fate.DROP
+                        self.expired += 1
+                yield lane, frame, fate
             self._ready.popleft()
 
     @property

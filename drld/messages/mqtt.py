@@ -206,17 +206,19 @@ class MqttReader:
                     self._unreleased.add(identifier)
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
-        alias = 0
+        alias = expiry_at = 0
         if self.client.version == MQTT_5:  # type: ignore[union-attr]  # CONNECT has come
             if at < len(frame) and not frame[at]:
                 at += 1
             else:
-                alias, topic = self._alias(Cursor("PUBLISH", frame, at), topic)
+                cursor = Cursor("PUBLISH", frame, at)
+                alias, topic = self._alias(cursor, topic)
+                expiry_at = cursor.expiry_at
         if at > len(frame):
             raise FrameError("PUBLISH.topic: must be within its packet, and the fields behind it")
         if not topic.text:
             raise FrameError("PUBLISH.topic: must not be empty")
-        return _make((frame, end, topic, _KEEPS, alias, b""))
+        return _make((frame, end, topic, _KEEPS, alias, b"", expiry_at))
 
     def _alias(self, cursor: Cursor, topic: Topic) -> tuple[int, Topic]:
         """The alias of a PUBLISH, and its topic."""

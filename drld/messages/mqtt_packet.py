@@ -13,7 +13,7 @@ QUOTA_EXCEEDED = b"\x97"
 """The reason code for a message above its limit (MQTT 5, 2.4)."""
 SHUTTING_DOWN = b"\xe0\x01\x8b"
 """DISCONNECT of MQTT 5 with the reason Server shutting down."""
-ASSIGNED_ID, SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x12, 0x13, 0x23
+EXPIRY, ASSIGNED_ID, SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x02, 0x12, 0x13, 0x23
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
 """CONNACK of MQTT 3.1.1; clients of any version understand its first byte behind the flags."""
 
@@ -33,12 +33,14 @@ _WIDTHS = {_BYTE: 1, _TWO: 2, _FOUR: 4}
 class Cursor:
     """Reads the fields of a control packet; its errors name the wrong field."""
 
-    __slots__ = ("at", "data", "packet")
+    __slots__ = ("at", "data", "expiry_at", "packet")
 
     def __init__(self, packet: str, data: bytes, at: int) -> None:
         self.packet = packet
         self.data = data
         self.at = at
+        self.expiry_at = 0
+        """The offset of the message expiry interval that `properties` has passed; 0: none."""
 
     def wrong(self, field: str, claim: str) -> FrameError:
         """Make an error about a field."""
@@ -97,6 +99,8 @@ class Cursor:
                 if found is not None:
                     raise self.wrong(name, "must be there at most once (got another)")
                 found = self.at
+            elif kind == EXPIRY:
+                self.expiry_at = self.at
             if type_ == _VARINT:
                 self.varint("properties")
             elif type_ in _WIDTHS:

@@ -124,7 +124,7 @@ class NatsReader:
                 break
             if data[end - 2 : end] != _LINE_END:
                 raise _error("PUB.payload", f"must end with CR LF after {length} bytes")
-            yield _make((data[start:end], offset + end, subject, _KEEPS, 0, b""))
+            yield _make((data[start:end], offset + end, subject, _KEEPS, 0, b"", 0))
             start = end
         if start < size:
             self._rest += data[start:]

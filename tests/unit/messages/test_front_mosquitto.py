@@ -196,6 +196,40 @@ async def test_drld_pings_well_before_the_broker_takes_a_client_for_dead(
                 assert len(pings) == number + 1
 
 
+async def test_a_message_that_expires_while_it_waits_is_not_delivered(
+    server: Server, clients: Clients
+) -> None:
+    """As at the broker itself (MQTT 5, 3.3.2.3.3): others come with the rest of their interval."""
+    limit, clock = message_limit("limited/#", rate=0.1, burst=1), Clock()
+
+    def message(number: int, expiry_s: int) -> bytes:
+        body = text("limited/a") + bytes([0, number]) + b"\5\2" + expiry_s.to_bytes(4, "big")
+        return packet(0x32, body)
+
+    async with front(server, "mqtt", limit, clock=clock) as running:
+        client = await clients.dial(running)
+        await client.send(connect("one", version=5))
+        subscribe = packet(0x82, b"\0\1\0" + text("limited/#") + b"\0")
+        await client.send(subscribe + message(1, 60) + message(2, 60) + message(3, 19))
+        await running.until_waiting(2)
+        heard: list[int] = []
+        told: list[bytes] = []
+        for messages in (3, 5):
+            clock.ahead_ns += 10 * NS_PER_S
+            await client.send(PINGREQ)
+            while len(heard) + len(told) < messages:
+                got = await client.receive()
+                assert got is not None
+                if got.kind == 3:
+                    heard.append(int.from_bytes(got.body[-4:], "big"))
+                elif got.kind == 4:
+                    told.append(got.body[1:3])
+        first, second = heard
+        assert first > 50 >= second > 40
+        assert sorted(told) == [b"\1", b"\2", b"\3\x97"]
+        assert running.datapath.counters()["messages_expired"] == 1
+
+
 async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(
     server: Server, observer: Observer, clients: Clients
 ) -> None:

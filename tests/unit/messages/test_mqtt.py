@@ -9,6 +9,7 @@ from drld.messages.frame import Client, Frame, Place
 from drld.messages.mqtt import MAX_CONNECT, MAX_UNRELEASED, MqttReader
 from drld.messages.mqtt_returns import MqttReturns
 from drld.messages.topics import Topic
+from drld.model import NS_PER_S
 from tests.fuzz.targets.mqtt import connect, packet, packets, text
 
 BOUND = 1000
@@ -152,6 +153,24 @@ def test_the_exchange_of_a_dropped_message_of_qos_2_ends_here() -> None:
     again = one(reader, message)
     assert again.topic_text == "t"
     assert one(reader, packet(0x62, b"\0\7")).data
+
+
+@pytest.mark.parametrize("around", [b"", text(b"a") + text(b"b")])
+def test_a_message_that_has_waited_keeps_the_rest_of_its_expiry_interval(around: bytes) -> None:
+    user = b"\x26" + around if around else b""
+
+    def message(interval_s: int) -> bytes:
+        properties = user + b"\x02" + interval_s.to_bytes(4, "big") + user + alias(7)[1:]
+        fields = bytes([len(properties)]) + properties
+        return packet(0x32, text(b"t"), b"\0\7", fields, b"\x02\0\0\0\1")
+
+    reader = connected(5)
+    frame = one(reader, message(3))
+    assert frame.alias == 7
+    for waited_ns, left_s in ((0, 3), (NS_PER_S - 1, 3), (NS_PER_S, 2), (3 * NS_PER_S - 1, 1)):
+        assert frame.aged(waited_ns) == frame._replace(data=message(left_s))
+    assert frame.aged(3 * NS_PER_S) is None
+    assert not one(reader, packet(0x32, text(b"t"), b"\0\7", alias(7))).expiry_at
 
 
 @pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 2)])
