@@ -16,7 +16,7 @@ _HEADERS = (
     "ADDRESS",
     "STATE",
     "VERDICT",
-    "LAST HEARD",
+    "LAST UPDATE",
     "RECEIVED",
     "LOST",
     "LATE",

@@ -144,8 +144,11 @@ def _heard(report: PeerReport, probed: bool) -> bool:
 
 def _silent(report: PeerReport, uptime_s: float) -> Finding:
     check, verdict, age_s = f"peer {report['name']}", report["verdict"], report["age_s"]
-    since = "never heard" if age_s is None else f"silent for {human_duration(age_s)}"
-    what = f"{report['address']}: {verdict}, {since}"
+    what = f"{report['address']}: {verdict}"
+    if age_s is not None:
+        what += f", last update {human_duration(age_s)} ago"
+    elif verdict == "unknown":
+        what += ", never heard"
     why = "its share of each limit is used by no other limiter"
     if verdict == "left":
         return remark(check, what, why, "start its daemon, or remove its [[peer]] and reload")

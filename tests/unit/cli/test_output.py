@@ -150,7 +150,7 @@ async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
 
 async def test_peers_are_a_table(control: Path) -> None:
     assert await output(control, "peers") == lines("""
-        NAME  ADDRESS        STATE         VERDICT   LAST HEARD  RECEIVED  LOST  LATE  REJECTED
+        NAME  ADDRESS        STATE         VERDICT  LAST UPDATE  RECEIVED  LOST  LATE  REJECTED
         lim2  10.0.0.2:7946  connected     alive    43.0 ms ago      1180    12     3         0
         lim3  10.0.0.3:7946  disconnected  dead           never         0     0     0         1
     """)

@@ -103,6 +103,19 @@ def test_each_peer_is_judged_by_its_verdict(
     assert level is OK or report["verdict"] in found.what
 
 
+@pytest.mark.parametrize(
+    ("report", "what"),
+    [
+        (peer(verdict="dead", age_s=None), "dead"),  # heard by probes: no neighbour in the tree
+        (peer(verdict="dead", age_s=3), "dead, last update 3.00 s ago"),
+        (peer(verdict="unknown", age_s=None), "unknown, never heard"),
+    ],
+)
+def test_a_silent_peer_was_never_heard_only_if_probes_say_so(report: PeerReport, what: str) -> None:
+    (found,) = fleet.peers(status(), [report])
+    assert found.what == f"{report['address']}: {what}"
+
+
 def test_a_fleet_of_one_has_no_peers_to_speak_of() -> None:
     assert levels(fleet.peers(status(), [])) == []
 
