@@ -18,6 +18,9 @@ from drld.client.protocol.model import Answer, Question
 from drld.errors import WireError
 
 _READ_BYTES = 262_144
+_LAST_LOOK_S = 0.02
+"""The time in which bytes that have come are read after the deadline: some passes of the event
+loop."""
 
 
 class Client(AsyncClient):
@@ -46,34 +49,37 @@ class Client(AsyncClient):
         if not self._availability.may_ask(now_ns):
             await trio.lowlevel.checkpoint()
             return self._availability.without(questions, now_ns)
+        deadline = trio.current_time() + self._patience_s(questions)
         try:
-            with trio.fail_after(self._patience_s(questions)):
-                answers = await self._asked(questions)
+            answers = await self._asked(questions, deadline)
         except (OSError, WireError, trio.TooSlowError, trio.BrokenResourceError) as error:
             await self.aclose()
             return self._without(questions, error.__cause__ or error)
         self._answered(len(questions))
         return answers
 
-    async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
+    async def _asked(self, questions: Sequence[Question], deadline: float) -> list[Answer]:
         """Return the limiter's answers.
 
         Raises:
             OSError: there is no connection.
             BrokenResourceError: the connection has ended.
+            TooSlowError: the deadline has passed.
             WireError: the bytes are no answers.
         """
-        connection = await self._connected()
+        with trio.fail_at(deadline):
+            connection = await self._connected()
         used = connection.used
         try:
-            return await connection.answers(questions, self._availability)
+            return await connection.answers(questions, self._availability, deadline)
         except trio.BrokenResourceError:
             await connection.end()
             if not used:
                 raise
         # The limiter has ended an idle connection, or has restarted.
-        connection = await self._connected()
-        return await connection.answers(questions, self._availability)
+        with trio.fail_at(deadline):
+            connection = await self._connected()
+        return await connection.answers(questions, self._availability, deadline)
 
     def _lock(self) -> trio.Lock:
         return trio.Lock()
@@ -121,45 +127,45 @@ class _Connection:
         self._reading = trio.Lock()
 
     async def answers(
-        self, questions: Sequence[Question], availability: Availability
+        self, questions: Sequence[Question], availability: Availability, deadline: float
     ) -> list[Answer]:
         """Ask, and wait for the answers.
 
         Raises:
             BrokenResourceError: the connection has ended.
+            TooSlowError: the deadline has passed.
             WireError: no limiter answers so.
         """
         found: list[Answer] = []
         for chunk in chunks(questions):
-            found += await self._exchanged(chunk, availability)
+            found += await self._exchanged(chunk, availability, deadline)
         self.used = True
         return found
 
     async def _exchanged(
-        self, questions: Sequence[Question], availability: Availability
+        self, questions: Sequence[Question], availability: Availability, deadline: float
     ) -> list[Answer]:
-        """Ask, and wait for the answers.
-
-        Raises:
-            BrokenResourceError: the connection has ended.
-            WireError: no limiter answers so.
-        """
+        """Ask, and wait for the answers; see `answers`."""
         exchange = Exchange(self._conversation, availability, questions, monotonic_ns())
         self._waiting.add(exchange)
         sent = False
         try:
-            async with self._sending:
-                data, self._unsent = self._unsent + exchange.data, b""
-                try:
-                    await self._stream.send_all(data)
-                    sent = True
-                finally:
-                    # A part of a frame may have been sent.
-                    self.ended |= not sent
-            while exchange.missing:
-                async with self._reading:
-                    if exchange.missing:
-                        await self._read()
+            with trio.fail_at(deadline):
+                async with self._sending:
+                    data, self._unsent = self._unsent + exchange.data, b""
+                    try:
+                        await self._stream.send_all(data)
+                        sent = True
+                    finally:
+                        # A part of a frame may have been sent.
+                        self.ended |= not sent
+            with trio.move_on_at(deadline):
+                await self._read_for(exchange)
+            # The event loop may have stood still, and not the limiter.
+            with trio.move_on_after(_LAST_LOOK_S):
+                await self._read_for(exchange)
+            if exchange.missing:
+                raise trio.TooSlowError
             return exchange.answers()
         except trio.ClosedResourceError:
             self.ended = True
@@ -173,6 +179,13 @@ class _Connection:
         """End the connection, and all calls that wait."""
         self.ended = True
         await trio.aclose_forcefully(self._stream)
+
+    async def _read_for(self, exchange: Exchange) -> None:
+        """Read until all answers of this call are there, or while another task reads them."""
+        while exchange.missing:
+            async with self._reading:
+                if exchange.missing:
+                    await self._read()
 
     async def _read(self) -> None:
         """Read the bytes that have come, for all calls that wait."""

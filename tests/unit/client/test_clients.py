@@ -18,9 +18,11 @@ import pytest
 import trio
 import trio.testing
 
-from drld.client import Client, Question, on_asyncio, on_trio
+from drld.client import Answer, Client, Question, on_asyncio, on_trio
 from drld.client.base import AsyncClient
+from drld.client.protocol import check_codec
 from drld.client.protocol.exchange import CHUNK
+from drld.client.protocol.greeting import VERSION, welcome
 from drld.spec import OnFailure
 
 from ..requests.made import bucket, limit, limited
@@ -227,6 +229,34 @@ def test_a_call_that_is_cancelled_within_a_frame_closes_the_connection(path: Pat
         silent.bind(str(path))
         silent.listen()
         trio.run(ask)
+
+
+def test_answers_that_have_come_count_although_the_event_loop_stood_still(path: Path) -> None:
+    clock = trio.testing.MockClock()
+    answers: list[Answer] = []
+
+    async def check(client: on_trio.Client) -> None:
+        answers.append(await client.check("api"))
+
+    async def ask() -> None:
+        async with on_trio.Client(str(path)) as client, trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(check, client)
+            await trio.testing.wait_all_tasks_blocked()
+            records = [check_codec.answer_record(it, check_codec.ADMITTED, b"") for it in range(3)]
+            limiter_end, _ = silent.accept()
+            with limiter_end:
+                limiter_end.sendall(
+                    welcome(VERSION) + check_codec.answer_frame([(it, b"") for it in records])
+                )
+                clock.jump(1)
+                await trio.testing.wait_all_tasks_blocked()
+
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        trio.run(ask, clock=clock)
+    assert [it.degraded for it in answers] == [False] * 3
 
 
 def test_a_server_that_is_no_limiter_is_left(path: Path) -> None:
