@@ -45,6 +45,7 @@ def limit_fields(report: LimitReport) -> list[tuple[str, str]]:
         ("enforcement", f"drop probability {report['drop_probability']:.3g}, {bucket}"),
         ("arrived", _amount(report, report["arrived_bytes"], report["arrived_packets"])),
         ("forwarded", _amount(report, report["forwarded_bytes"], report["forwarded_packets"])),
+        *_marked(report),
         ("dropped", _amount(report, report["dropped_bytes"], report["dropped_packets"])),
         *_elsewhere(report),
         *([_waits(report["waits"])] if report["waits"] else []),
@@ -71,6 +72,12 @@ def _overrides(report: LimitReport) -> str:
     ]
     more = report["overrides_in_all"] - len(lines)
     return "\n".join([*lines, *([f"and {more} more"] if more else [])])
+
+
+def _marked(report: LimitReport) -> list[tuple[str, str]]:
+    """The part of the forwarded traffic that is marked; no line without marks."""
+    size, count = report["marked_bytes"], report["marked_packets"]
+    return [("marked", _amount(report, size, count))] if count > 0 else []
 
 
 def _elsewhere(report: LimitReport) -> list[tuple[str, str]]:

@@ -129,6 +129,12 @@ async def test_drops_of_other_limits_are_named(control: Path, daemon: FakeDaemon
     assert said.endswith("refused      2.00 kB in 2 packets, by other limits\n")
 
 
+async def test_marks_are_named(control: Path, daemon: FakeDaemon) -> None:
+    daemon.reports[0] |= {"marked_bytes": 3000.0, "marked_packets": 2}
+    said = await output(control, "limit", "show", "customer-a")
+    assert "89300 packets\nmarked       3.00 kB in 2 packets\ndropped" in said
+
+
 async def test_limit_show_without_bucket_and_fleet(control: Path) -> None:
     assert await output(control, "limit", "show", "b") == lines("""
         limit        b (id 20), grd, shadow, on failure open, excess mark
