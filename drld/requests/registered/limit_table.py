@@ -101,20 +101,18 @@ def _per(value: object) -> tuple[str, ...]:
 
 
 def _overrides(value: object) -> list[dict[str, Any]]:
-    # `drlctl` has texts.
-    tables = [table_of(it) if isinstance(it, str) else it for it in _list(value)]
-    if not isinstance(value, list) or not all(isinstance(it, dict) for it in tables):
-        raise ValueError(
-            'an array of tables such as { user = "bigco", rate = "1000/s" }, or of texts such as '
-            '"user=bigco,rate=1000/s"'
-        )
-    if len(tables) > MAX_OVERRIDES:
+    one = 'such as { user = "bigco", rate = "1000/s" }'
+    if not isinstance(value, list):
+        raise ValueError(f"an array of tables {one}")
+    if len(value) > MAX_OVERRIDES:
         raise ValueError(f"an array of at most {MAX_OVERRIDES} tables")
+    # `drlctl` has texts.
+    tables = [table_of(it) if isinstance(it, str) else it for it in value]
+    wrong = [index for index, it in enumerate(tables) if not isinstance(it, dict)]
+    if wrong:
+        claim = f'a table {one}, or a text such as "user=bigco,rate=1000/s"'
+        raise PartsError(dict.fromkeys(wrong, claim))
     return [{**it} for it in tables if it is not None]
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _max_keys(value: object) -> int:

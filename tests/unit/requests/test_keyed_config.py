@@ -134,12 +134,12 @@ def test_a_limit_on_bytes_may_have_keys() -> None:
         (
             "overrides = 1",
             'limit[0].overrides: must be an array of tables such as { user = "bigco", rate = '
-            '"1000/s" }, or of texts such as "user=bigco,rate=1000/s" (got 1)',
+            '"1000/s" } (got 1)',
         ),
         (
             'overrides = ["bigco"]',
-            'limit[0].overrides: must be an array of tables such as { user = "bigco", rate = '
-            '"1000/s" }, or of texts such as "user=bigco,rate=1000/s" (got an array)',
+            'limit[0].overrides[0]: must be a table such as { user = "bigco", rate = "1000/s" }, '
+            "or a text such as \"user=bigco,rate=1000/s\" (got 'bigco')",
         ),
         (
             'overrides = ["user=bigco"]',
