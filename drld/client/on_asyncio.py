@@ -52,8 +52,7 @@ class Client(AsyncClient):
         if not self._availability.may_ask(now_ns):
             return self._availability.without(questions, now_ns)
         try:
-            patience_s = self._patience_s(questions)
-            answers = await asyncio.wait_for(self._asked(questions), patience_s)
+            answers = await self._asked_in_time(questions)
         except (OSError, WireError, asyncio.TimeoutError) as error:
             if self._connection is not None:
                 self._connection.end(error)
@@ -63,6 +62,23 @@ class Client(AsyncClient):
 
     def _lock(self) -> asyncio.Lock:
         return asyncio.Lock()
+
+    async def _asked_in_time(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return the limiter's answers; see `_asked`.
+
+        Raises:
+            asyncio.TimeoutError: there are none in time.
+        """
+        asked = asyncio.ensure_future(self._asked(questions))
+        try:
+            # Answers that have come count, although the event loop stood still. `wait_for` drops
+            # them since Python 3.12.
+            await asyncio.wait((asked,), timeout=self._patience_s(questions))
+            if not asked.done():
+                raise asyncio.TimeoutError
+            return asked.result()
+        finally:
+            asked.cancel()
 
     async def _asked(self, questions: Sequence[Question]) -> list[Answer]:
         """Return the limiter's answers.

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -231,9 +232,25 @@ def test_a_call_that_is_cancelled_within_a_frame_closes_the_connection(path: Pat
         trio.run(ask)
 
 
-def test_answers_that_have_come_count_although_the_event_loop_stood_still(path: Path) -> None:
-    clock = trio.testing.MockClock()
-    answers: list[Answer] = []
+class SlowLimiter:
+    """One that greets its first client, and answers its first three questions, when told to."""
+
+    def __init__(self, path: Path) -> None:
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+
+    def answer(self) -> None:
+        with self.listener, self.listener.accept()[0] as client:
+            records = [check_codec.answer_record(it, check_codec.ADMITTED, b"") for it in range(3)]
+            answers = check_codec.answer_frame([(it, b"") for it in records])
+            client.sendall(welcome(VERSION) + answers)
+
+
+def test_answers_that_have_come_count_although_the_event_loop_of_trio_stood_still(
+    path: Path,
+) -> None:
+    clock, limiter_, answers = trio.testing.MockClock(), SlowLimiter(path), list[Answer]()
 
     async def check(client: on_trio.Client) -> None:
         answers.append(await client.check("api"))
@@ -243,20 +260,29 @@ def test_answers_that_have_come_count_although_the_event_loop_stood_still(path: 
             for _ in range(3):
                 nursery.start_soon(check, client)
             await trio.testing.wait_all_tasks_blocked()
-            records = [check_codec.answer_record(it, check_codec.ADMITTED, b"") for it in range(3)]
-            limiter_end, _ = silent.accept()
-            with limiter_end:
-                limiter_end.sendall(
-                    welcome(VERSION) + check_codec.answer_frame([(it, b"") for it in records])
-                )
-                clock.jump(1)
-                await trio.testing.wait_all_tasks_blocked()
+            limiter_.answer()
+            clock.jump(1)
 
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        trio.run(ask, clock=clock)
+    trio.run(ask, clock=clock)
     assert [it.degraded for it in answers] == [False] * 3
+
+
+def test_answers_that_have_come_count_although_the_event_loop_of_asyncio_stood_still(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter_ = SlowLimiter(path)
+
+    async def ask() -> None:
+        async with on_asyncio.Client(str(path)) as client:
+            asked = [asyncio.ensure_future(client.check("api")) for _ in range(3)]
+            while client._connection is None or len(client._connection._waiting) < 3:
+                await asyncio.sleep(0)
+            limiter_.answer()
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(loop, "time", lambda: time.monotonic() + 1)
+            assert [(await it).degraded for it in asked] == [False] * 3
+
+    asyncio.run(ask())
 
 
 def test_a_server_that_is_no_limiter_is_left(path: Path) -> None:
