@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.gcra import decide
-from drld.requests.buckets.ledger import MAX_AGE_MS, Cell
+from drld.requests.buckets.ledger_cell import MAX_AGE_MS, Cell
 from drld.requests.buckets.ledger_shape import MS, SLOTS
 from drld.requests.buckets.policy import Decision, Policy
 

@@ -63,6 +63,8 @@ class Terms(NamedTuple):
     """The number of limiters in the fleet."""
     wall_ns: int = 0
     """The host's clock of the day minus the daemon's clock, ns."""
+    name: str = ""
+    """The limiter's name."""
 
     @property
     def margin_ns(self) -> int:
@@ -121,6 +123,7 @@ class KeyedLimit:
             max_pending=MAX_PENDING,
             copied_keys=COPIED_KEYS,
             most=ENTRIES,
+            name=self._terms.name,
         )
 
     def _pace(self) -> tuple[FrequencyAnalysis | None, Slack | None, int]:

@@ -145,10 +145,11 @@ class KeyedLimits:
 
     # Configuration
 
-    def connect(self, messenger: Messenger) -> None:
-        """Exchange news through this socket from now on; called before there are limits."""
+    def connect(self, messenger: Messenger, name: str) -> None:
+        """Exchange news through this socket from now on, as the limiter of this name; called before
+        there are limits."""
         self._messenger = messenger
-        self._terms = self._terms._replace(origin=_origin(messenger.life))
+        self._terms = self._terms._replace(origin=_origin(messenger.life), name=name)
 
     def configure(
         self, peers: Collection[str], interval_ns: int, secret: bytes, now_ns: int

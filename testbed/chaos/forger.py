@@ -24,7 +24,7 @@ from drld.gossip.wire.message import LONG_TAG_SIZE, codec_of
 from drld.gossip.wire.update_codec import MAX_VALUE, TAG_SIZE
 from drld.model import Quantity
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part
-from drld.requests.buckets.ledger import Cell
+from drld.requests.buckets.ledger_cell import Cell
 from testbed import child
 from testbed.chaos.urgency import be_urgent
 from testbed.errors import MeasurementError

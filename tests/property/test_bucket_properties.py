@@ -14,7 +14,8 @@ from drld.requests.buckets.bucket import Bucket
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, of_sender, parts
 from drld.requests.buckets.gcra import Gcra
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.queue import Queue
 from drld.requests.buckets.replica import Message

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.requests.buckets.bucket import News
-from drld.requests.buckets.ledger import FLOOR, Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import FLOOR, Cell
 from drld.requests.buckets.ledger_shape import SLOTS
 from drld.requests.buckets.policy import Policy
 from tests.reference_ledger import ReferenceLedger

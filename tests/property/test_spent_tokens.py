@@ -8,7 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.policy import Decision, Policy
 from drld.requests.buckets.replica import Message, Outgoing, Replica
 from drld.requests.buckets.urgency import Slack

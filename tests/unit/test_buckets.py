@@ -14,7 +14,8 @@ from drld.requests.buckets.bucket import Bucket, News
 from drld.requests.buckets.counter import Counter
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, parts
 from drld.requests.buckets.gcra import Gcra
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.ledger_shape import SLOTS
 from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import Decision, Policy

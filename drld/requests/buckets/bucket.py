@@ -75,6 +75,9 @@ class Bucket(ABC):
     def merge(self, delta: Any, now_ns: int) -> tuple[News, News]:
         """Merge a peer's delta; return the news, and the entries that the peer is known to have."""
 
+    def follow(self, delta: Any, now_ns: int) -> None:  # noqa: B027 -- only a ledger has floors
+        """Take the floor of the leader's delta (`leading`), if it has one, before it is merged."""
+
     @abstractmethod
     def level(self, now_ns: int) -> float:
         """Return the tokens in use, as far as this replica knows.
@@ -133,6 +136,10 @@ class Bucket(ABC):
     @abstractmethod
     def everything(self) -> News:
         """Return all entries, as news for a peer that knows nothing."""
+
+    def floor(self) -> News:
+        """Return the news of the floor (`ledger_floor`); others have none."""
+        return {}
 
     def freeze(self, now_ns: int) -> bytes | None:
         """Return the state in few bytes, for a bucket at rest; None if that is not possible now.

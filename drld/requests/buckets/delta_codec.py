@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from drld.errors import WireError
 from drld.gossip.wire.message import HEADER, MAX_CONTENT, NumberedCodec, number_of
 from drld.requests.buckets.counter import CounterDelta
-from drld.requests.buckets.ledger import Cell
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.queue import Element
 from drld.requests.buckets.replica import Message
 
@@ -224,7 +224,7 @@ def of_sender(part: Part, origin: int) -> tuple[tuple[int, Any], ...]:
 
 
 def _as_sent(form: Form, delta: Any, origin: int) -> Any:
-    """Return a delta with the sender's own cells marked, and first.
+    """Return a delta with the sender's own cells marked.
 
     A number that a lying peer has made too large is written as the largest number there is. The
     ledger bounds its cells itself.
@@ -235,8 +235,7 @@ def _as_sent(form: Form, delta: Any, origin: int) -> Any:
         counts = tuple((origin, min(count, _MOST)) for origin, count in delta.counts)
         limit = max(min(delta.limit, _MOST >> 1), -(_MOST >> 1))
         return CounterDelta(counts, limit, min(delta.refilled_ns, _MOST))
-    marked = [c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in delta]
-    return tuple(sorted(marked, key=lambda cell: cell.origin != _OWN_ORIGIN))
+    return tuple(c._replace(origin=_OWN_ORIGIN) if c.origin == origin else c for c in delta)
 
 
 def _split(form: Form, delta: Any, room: int) -> tuple[Any, Any, int]:
@@ -251,7 +250,10 @@ def _split(form: Form, delta: Any, room: int) -> tuple[Any, Any, int]:
     head += _KEY.size
     count = (room - head) // widest
     now, rest = entries[:count], entries[count:]
-    narrow = sum(cell.origin == _OWN_ORIGIN for cell in now) if form is Form.LEDGER else 0
+    narrow = 0
+    if form is Form.LEDGER:
+        now = tuple(sorted(now, key=lambda cell: cell.origin != _OWN_ORIGIN))
+        narrow = sum(cell.origin == _OWN_ORIGIN for cell in now)
     size = head + len(now) * widest - narrow * (_OTHER.size - _OWN.size)
     if form is Form.COUNTER:
         return delta._replace(counts=now), delta._replace(counts=rest) if rest else None, size

@@ -27,10 +27,8 @@ most, so buckets look fuller and never emptier.
 Garbage. A cell may not matter once it is older than the time in which a full bucket fills and
 `margin_ns`. The margin bounds the delay of news and the error of their dates. A limiter refuses
 later news of such a cell, and counts them (`late`). A margin later it folds the cell into a floor,
-so the level does not change. A peer without knowledge is also told the floor, as a cell of no
-origin that starts where the others begin. Without the floor, a key that always uses its whole rate
-would look nearly unused. A peer's floor has tokens of cells that are also here. So a limiter that
-is told one first folds its own cells that are too old, and keeps the fuller of the two floors.
+so the level does not change. A peer without knowledge is also told the floor (`ledger_floor`), and
+the fuller of two floors stays.
 
 Representation. The limiter's own open cell is apart from the others (`cells`): an admission folds
 it alone, and a merge folds from the place of the first news on. A row at rest is one `bytes`
@@ -43,33 +41,17 @@ other test. Cells of peers, another slot, and changes of policy or fleet end the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from drld.requests.buckets import ledger_row
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
 from drld.requests.buckets.cells import Cells
+from drld.requests.buckets.ledger_cell import FLOOR, MAX_AGE_MS, Cell
+from drld.requests.buckets.ledger_floor import LedgerFloors, passed
 from drld.requests.buckets.ledger_shape import SLOTS, shape_of
-from drld.requests.buckets.ledger_state import MAX_TOKENS, NEVER, LedgerState
+from drld.requests.buckets.ledger_state import MAX_TOKENS, NEVER
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 
-MAX_AGE_MS = 2**32 - 1
-"""The largest age on the wire. An older cell looks younger, so its bucket looks fuller."""
 
-FLOOR = 0
-"""The entry of the floor. No limiter has the origin 0."""
-
-
-class Cell(NamedTuple):
-    """The tokens that one limiter admitted in one slot, as they travel."""
-
-    origin: int
-    slot: int
-    tokens: int
-    age_ms: int
-    """The time since the cell's start, ms."""
-
-
-class Ledger(LedgerState):
+class Ledger(LedgerFloors):
     """A replica of the ledger."""
 
     __slots__ = ()
@@ -175,10 +157,13 @@ class Ledger(LedgerState):
         """See `Bucket.delta`; an entry is `origin * SLOTS + slot`."""
         shape = self._shape
         now, found = now_ns * shape.rate, list[Cell]()
+        if FLOOR in news and (floor := self._told_floor(now)) is not None:
+            cell, nexts = floor
+            found.append(cell)
+            # A cell whose tokens the floor has must not come beside it.
+            rest = {it: 0 for it in news if it != FLOOR and not passed(it, nexts)}
+            news = dict.fromkeys(nexts.values(), 0) | rest
         for entry in news:
-            if entry == FLOOR:
-                found += self._floor_cell(now)
-                continue
             if self._count and entry == self._id:
                 start, count = self._start, self._count
             elif (place := self._all().find(entry)) is not None:
@@ -188,38 +173,6 @@ class Ledger(LedgerState):
             age_ms = min(max(now - start, 0) // shape.per_ms, MAX_AGE_MS)
             found.append(Cell(entry // SLOTS, entry % SLOTS, count, age_ms))
         return tuple(found)
-
-    def _floor_cell(self, now: int) -> list[Cell]:
-        """Return the floor as it travels.
-
-        It has the tokens in use of all cells that a newcomer refuses as too old, and such a start
-        that they end at the same TAT.
-        """
-        shape = self._shape
-        self._collect(now)
-        start = now - min(shape.life // shape.per_ms, MAX_AGE_MS) * shape.per_ms
-        if self._count and self._start < start:
-            self._close()
-        cells = self._all()
-        tat = cells.fold(self._floor, shape.per, cells.place_of(start))
-        tokens = min(-(-(tat - start) // shape.per), MAX_TOKENS)
-        age_ms = min((now - tat + tokens * shape.per) // shape.per_ms, MAX_AGE_MS)
-        return [Cell(FLOOR, 0, tokens, age_ms)] if tokens > 0 else []
-
-    def _take_floor(self, tat: int, now: int) -> None:
-        """Merge a peer's floor, which ends at this TAT.
-
-        It has most tokens of the cells that a newcomer refuses as too old, and these are here, too.
-        They must not count twice, so they join this limiter's own floor first.
-        """
-        shape, cells = self._shape, self._all()
-        start = now - shape.life
-        if self._count and self._start < start:
-            self._close()
-        own = cells.drop_before(start, self._floor, shape.per)
-        self._floor = max(own, tat)
-        self._changed()
-        cells.refold()
 
     def merge(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
@@ -232,7 +185,8 @@ class Ledger(LedgerState):
             entry = origin * SLOTS + slot
             start = now - age_ms * shape.per_ms
             if entry == FLOOR:
-                self._take_floor(start + count * shape.per, now)
+                floor = self._floor_of(delta, Cell(origin, slot, count, age_ms), now)
+                self._floor = max(self._floor, floor)
                 continue
             has[entry] = count
             mine = bool(self._count) and entry == self._id
@@ -284,9 +238,7 @@ class Ledger(LedgerState):
         found = {entry: count for _, entry, count in self._all()}
         if self._count:
             found[self._id] = self._count
-        # It is of no age, and told once: any number above 0 does.
-        found[FLOOR] = 1
-        return found
+        return found | self.floor()
 
     # A row's life
 

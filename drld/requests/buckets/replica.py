@@ -3,7 +3,8 @@
 Without slack, every change by a message becomes news for all other peers (listing 3.3). The sender
 gets the entries that it lacks, and none that it sent (4.2.1). With slack (`urgency`), a limiter
 tells all peers its own cells, and passes no cell of a peer on. Rounds then only repeat lost news,
-and tell returning peers everything.
+and tell returning peers everything. One limiter leads (`leading`): the others take its floors of
+keys for theirs (`ledger_floor`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from drld.requests.buckets.bucket import Bucket, Key, News
+from drld.requests.buckets.leading import Leading
 from drld.requests.buckets.pending import Pending
 from drld.requests.buckets.policy import ADMITTED, Decision, Policy
 from drld.requests.buckets.spread import Spread, flat
@@ -59,6 +61,7 @@ class Replica:
         max_pending: int | None = None,
         copied_keys: int | None = None,
         most: int | None = None,
+        name: str | None = None,
     ) -> None:
         """A limiter without knowledge.
 
@@ -77,6 +80,7 @@ class Replica:
             copied_keys: the keys that a round tells a peer without knowledge; None: all.
             most: the most entries of a message; None: no bound. If datagrams get lost, a message
                 of many datagrams is rarely acknowledged.
+            name: this limiter's name among those of its peers; None: no limiter leads.
         """
         self.buckets = Table(make, max_keys)
         self.pending = {peer: Pending(repeat_ns, max_pending) for peer in peers}
@@ -84,6 +88,7 @@ class Replica:
         self._max_pending = max_pending
         self._copied_keys = copied_keys
         self._most = most
+        self._leading = Leading(name)
         self._copies: dict[str, Iterator[Key]] = {}
         """The keys that remain for peers that are told everything."""
         self._spread = spread
@@ -220,8 +225,13 @@ class Replica:
         """Return the messages of a round: pending news for one peer, and acknowledgements that are
         due."""
         self._copy()
+        floors = (
+            self._leading.next_floors(self.pending, self.buckets.awake) if self._leading else []
+        )
         for one in self.pending.values():
             one.repeat(now_ns)
+            for key, floor in floors:
+                one.add(key, floor)
         messages: Outgoing = []
         if self._slack is not None:
             before_ns = now_ns - self._slack.patience_ns
@@ -280,11 +290,14 @@ class Replica:
             self.pending[sender].acknowledge(number)
         if message.number and self._repeat_ns is not None:
             self._owed[sender].append(message.number)
+        leads = self._leading.leader(self.pending) == sender
         for key, delta in message.deltas.items():
             bucket = self.buckets.own(key, now_ns)
             if bucket is None:
                 self.buckets.unkept += 1
                 continue
+            if leads:
+                bucket.follow(delta, now_ns)
             news, has = bucket.merge(delta, now_ns)
             if news and self._slack is None:
                 for one in self.pending.values():
@@ -301,8 +314,7 @@ class Replica:
     def _forget(self, key: Key, bucket: Bucket, now_ns: int) -> None:
         """Remove the entries of a key that no peer needs from all pending news."""
         for one in self.pending.values():
-            news = one.news.get(key)
-            if news is not None:
+            if (news := one.news.get(key)) is not None:
                 bucket.forget(news, now_ns)
                 if not news:
                     del one.news[key]

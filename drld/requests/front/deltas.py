@@ -63,7 +63,7 @@ class Deltas:
             if not any(limit.policy.keyed for limit in spec.limits):
                 return lambda: None
             transport = self._open(spec, ring)
-            self._keyed.connect(transport)
+            self._keyed.connect(transport, spec.name)
             self.transport = transport
             self._opened.set()
         return self.transport.update_peers(self._addresses(spec))

@@ -14,7 +14,8 @@ from random import Random
 
 import trio
 
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.ledger_shape import MS
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica

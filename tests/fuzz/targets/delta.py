@@ -5,7 +5,8 @@ from __future__ import annotations
 from drld.gossip.wire.message import HEADER, MAX_CONTENT
 from drld.requests.buckets.counter import CounterDelta
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, Part, of_sender
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.queue import Element
 from tests.fuzz.targets.base import Target, unless_refused

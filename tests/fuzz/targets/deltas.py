@@ -92,7 +92,7 @@ def check(data: bytes) -> bool:
     parts = [it for it in map(_part, _split(data)) if it is not None]
     socket = _Socket()
     keyed = KeyedLimits(Terms(1, b"secret", 50 * MS, 2), Random(1))
-    keyed.connect(socket)
+    keyed.connect(socket, "a")
     keyed.configure({"b"}, 50 * MS, b"secret", NOW_NS)
     keyed.replace(_LIMITS, NOW_NS)
     now_ns = NOW_NS

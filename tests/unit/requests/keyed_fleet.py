@@ -81,7 +81,7 @@ class Limiter:
         """A daemon starts: it knows nothing."""
         terms = Terms(0, SECRET, 50 * MS, len(self.fleet.names))
         self.keyed = KeyedLimits(terms, Random(self.name))
-        self.keyed.connect(self.socket)
+        self.keyed.connect(self.socket, self.name)
         self.datapath = RequestDatapath(Random(self.name), b"callers", keyed=self.keyed)
         self.follow(text)
 

@@ -8,7 +8,8 @@ import pytest
 
 from drld.gossip.wire.message import MAX_CONTENT
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, of_sender, parts
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.urgency import Slack

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from drld.requests.buckets.bucket import Key
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.policy import Policy
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.single import Single
@@ -210,13 +211,14 @@ def test_rows_wait_for_the_hand_however_many_changes_of_policy_come(resting: boo
 
 def test_a_copy_for_a_peer_has_all_keys_though_the_table_changes_meanwhile() -> None:
     one = replica(copied_keys=20, most=8)
+    one.set_pace(None, Slack(S), None)
     for key in range(200):
         one.charge(key, EPOCH_NS, 3)
-    one.round(EPOCH_NS + 9 * S, Random(1))
+    one.round(EPOCH_NS + 2 * S, Random(1))
     one.returned("l1")
     told: set[Key] = set()
     for number in range(40):
-        now_ns = EPOCH_NS + 9 * S + number
+        now_ns = EPOCH_NS + 2 * S + number
         told |= {key for _, it in one.round(now_ns, Random(1)) for key in it.deltas}
         # The table grows, and rows move to the present.
         for key in range(1000 + 50 * number, 1050 + 50 * number):
@@ -261,13 +263,14 @@ def test_a_peer_that_is_silent_for_long_is_told_everything_when_it_is_heard() ->
 
 def test_a_peer_that_knows_nothing_is_told_some_keys_a_round() -> None:
     one = replica(copied_keys=4)
+    one.set_pace(None, Slack(S), None)
     for number in range(10):
         one.charge(number, EPOCH_NS, 3)
-    one.round(EPOCH_NS + 9 * S, Random(1))
+    one.round(EPOCH_NS + 2 * S, Random(1))
     one.returned("l1")
     told = [
         len(message.deltas)
-        for _ in range(4) for _, message in one.round(EPOCH_NS + 9 * S, Random(1))
+        for _ in range(4) for _, message in one.round(EPOCH_NS + 2 * S, Random(1))
     ]  # fmt: skip
     assert told == [4, 4, 2]
     assert one.settled

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from drld.model import NS_PER_S
-from drld.requests.buckets.ledger import Cell, Ledger
+from drld.requests.buckets.ledger import Ledger
+from drld.requests.buckets.ledger_cell import Cell
 from drld.requests.buckets.ledger_shape import MS
 from drld.requests.buckets.replica import Message, Replica
 from drld.requests.buckets.urgency import Slack

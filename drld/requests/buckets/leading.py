@@ -1,0 +1,49 @@
+"""Which limiter leads, and when it tells the floors of keys (`ledger_floor`).
+
+Of the limiters in contact, the one whose name comes first leads. Limiters that see other peers may
+follow different leaders for a time: a key's level is then that of the leader last heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from drld.requests.buckets.bucket import Bucket, Key, News
+
+ROUNDS = 200
+"""The rounds in which the leader tells the floors of all keys in use. A limiter that begins to lead
+waits for as many rounds, in which its peers tell it what it lacks. Clocks that differ by 100 parts
+of a million move floors apart by 1 ms in 10 s, which a delay does as well."""
+
+
+class Leading:
+    """The turns of one limiter's keys, while it leads."""
+
+    def __init__(self, name: str | None) -> None:
+        """`name` is the limiter's name among those of its peers; None: no limiter leads."""
+        self._name = name
+        self._keys: list[Key] = []
+        """The keys that remain for these rounds."""
+        self._rounds = ROUNDS
+        """The rounds that remain for them."""
+
+    def leader(self, peers: Collection[str]) -> str | None:
+        """Return the name of the limiter that leads, with these peers in contact."""
+        return None if self._name is None else min((self._name, *peers))
+
+    def next_floors(
+        self, peers: Collection[str], rows: Mapping[Key, Bucket]
+    ) -> list[tuple[Key, News]]:
+        """Return the keys whose floors this limiter tells in this round, and the news of these.
+
+        `rows` are those in use now, whose keys it lists once in `ROUNDS`.
+        """
+        if self._name is None or self.leader(peers) != self._name:
+            self._keys, self._rounds = [], ROUNDS
+            return []
+        count = -(-len(self._keys) // self._rounds)
+        turn, self._keys = self._keys[:count], self._keys[count:]
+        self._rounds -= 1
+        if not self._rounds:
+            self._keys, self._rounds = [*rows], ROUNDS
+        return [(key, floor) for key in turn if key in rows and (floor := rows[key].floor())]
