@@ -271,7 +271,7 @@ class FakeDaemon:
         self.reload_error: Exception | None = None
         self.configuration = CONFIGURATION
         self.entries: list[HistoryEntry] = []
-        self.suggestion: SuggestionReport | int = 7
+        self.suggestion: SuggestionReport | int | None = 7
         self.explanations: list[Explanation] = []
         self.ticks_for_readers = 0
         """How many records every new reader of a trace gets at once."""
@@ -368,10 +368,10 @@ class FakeDaemon:
     def plane_spec(self, kind: type[P]) -> P:
         return self.configuration.in_force.plane(kind)
 
-    def suggest(self, limit: str, part: float) -> SuggestionReport | int:
+    def suggest(self, limit: str, part: float) -> SuggestionReport | int | None:
         if limit not in {report["name"] for report in self.reports}:
             raise KeyError(limit)
-        if isinstance(self.suggestion, int):
+        if self.suggestion is None or isinstance(self.suggestion, int):
             return self.suggestion
         return SuggestionReport(**{**self.suggestion, "part": part})
 

@@ -136,7 +136,12 @@ def _write(replayed: Any, results: Sequence[Mapping[str, Any]], suggest: bool) -
     write_table([it.upper() for it in headers], [_row(it) for it in results], left=2)
     for it in results:
         _write_flows(it, words)
-        if suggest and it["suggestion"] is None:
+        if suggest and it["keyed"]:
+            click.echo(
+                f"\n{it['limit']}: no suggestion: it has a bucket for each key, and what single "
+                "keys need is not known"
+            )
+        elif suggest and it["suggestion"] is None:
             click.echo(
                 f"\n{it['limit']}: too few seconds with traffic for a suggestion: 100 needed, "
                 f"{it['seconds']} seen"

@@ -65,11 +65,11 @@ class Backend(Protocol):
     def plane_spec(self, kind: type[P]) -> P:
         """The settings of a plane, from the files in force."""
 
-    def suggest(self, limit: str, part: float) -> SuggestionReport | int:
+    def suggest(self, limit: str, part: float) -> SuggestionReport | int | None:
         """A rate that this part of a limit's seconds with traffic did not exceed, and a burst.
 
         If it has had too few of these (`drld.estimate.traffic_profile.seconds_needed`), returns
-        their number.
+        their number; None if it has a bucket for each key.
 
         Raises:
             KeyError: there is no such limit.

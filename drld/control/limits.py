@@ -55,6 +55,10 @@ def limit_routes(backend: Backend, _: Turns) -> list[Route]:
             found = backend.suggest(name, part)
         except KeyError:
             raise no_limit(name) from None
+        if found is None:
+            raise HTTPException(
+                409, f"limit {name} has a bucket for each key: what single keys need is not known"
+            )
         if isinstance(found, int):
             needed = seconds_needed(part)
             counts = backend.limit(name)["mode"] != "enforce"

@@ -136,7 +136,7 @@ class ControlBackend:
         """See `Backend.plane_spec`."""
         return self.reloader.configuration.in_force.plane(kind)
 
-    def suggest(self, limit: str, part: float) -> SuggestionReport | int:
+    def suggest(self, limit: str, part: float) -> SuggestionReport | int | None:
         """See `Backend.suggest`."""
         return limit_report.suggestion(self._engine.limits[self._engine.limit_id(limit)], part)
 

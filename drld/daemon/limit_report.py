@@ -188,10 +188,13 @@ def explainer(
     return explain
 
 
-def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | int:
+def suggestion(managed: ManagedLimit, part: float) -> SuggestionReport | int | None:
     """A rate that this part of the seconds did not exceed, and a burst; or the number of seconds
-    with traffic, if they are too few."""
+    with traffic, if they are too few; None: the limit has a bucket for each key, and only the sum
+    of all keys is counted."""
     policy, profile = managed.limiter.policy, managed.profile
+    if policy.keyed is not None:
+        return None
     if profile is None:
         return 0
     unit = policy.unit

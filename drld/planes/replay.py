@@ -249,7 +249,8 @@ class Replayed(ABC, Generic[T]):
                 **{f"{name}_bytes": shown(it) for name, it in tally.worst[1]._asdict().items()},
             },
             "seconds": tally.profile.seconds,
-            "suggestion": _suggestion(policy, tally.profile),
+            "suggestion": None if policy.keyed else _suggestion(policy, tally.profile),
+            "keyed": policy.keyed is not None,
             "span_s": tally.span_s,
             "spans": [[shown(size) for size in span] for span in tally.spans],
         }

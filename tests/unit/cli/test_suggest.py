@@ -18,7 +18,7 @@ from drld.daemon.limit_report import suggestion
 from drld.engine import Engine
 from drld.model import NS_PER_S
 from drld.police.policer import police
-from drld.policy import Mode
+from drld.policy import Keyed, Mode
 from drld.spec import LimiterSpec, LimitSpec
 from tests.control_fake import FakeDaemon, client
 from tests.engine_fakes import FakeDatapath, FakeTransport
@@ -71,6 +71,12 @@ async def test_too_little_traffic_gives_no_suggestion(control: Path, daemon: Fak
     assert "no limit is named" in said
 
 
+async def test_a_bucket_for_each_key_gives_no_suggestion(control: Path, daemon: FakeDaemon) -> None:
+    daemon.suggestion = None
+    said = refused(await drlctl(control, "limit", "suggest", "customer-a"))
+    assert said.endswith("a bucket for each key: what single keys need is not known\n")
+
+
 @pytest.mark.parametrize("part", ["0.4", "1", "nan", "x"])
 async def test_parts_out_of_bounds_are_refused(control: Path, part: str) -> None:
     async with client(control) as asking:
@@ -109,6 +115,7 @@ def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
     traffic.seconds(20, 0)
     traffic.seconds(60, 1000)
     found = suggestion(managed, 0.99)
+    assert found is not None
     assert not isinstance(found, int)
     assert (found["seconds"], round(found["seen_s"])) == (120, 140)
     assert 160_000 <= found["rate_bps"] <= 160_000 * 1.1
@@ -133,6 +140,37 @@ def test_a_daemon_remembers_what_arrived_in_shadow_mode() -> None:
     )
     traffic.seconds(101, 1000)
     assert traffic.engine.limits[1].profile is None
+
+
+def test_the_sum_of_all_keys_is_not_suggested_for_each() -> None:
+    spec = with_policy(
+        limit_spec("static"), rate=10_000, burst=1500, mode=Mode.SHADOW, keyed=Keyed("ledger", 9)
+    )
+    traffic = Traffic(spec)
+    traffic.seconds(120, 1000)
+    assert suggestion(traffic.engine.limits[1], 0.99) is None
+
+
+def test_replay_suggests_nothing_for_each_key(tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text(
+        """
+limit = [{ id = 1, name = "user", rate = "9/s", match = { namespace = "api", per = "user" } }]
+[limiter]
+name = "a"
+listen = "127.0.0.1:7946"
+[requests]
+listen = "127.0.0.1:8099"
+"""
+    )
+    line = '{"t": %d, "namespace": "api", "descriptor": {"user": "u%d"}}\n'
+    (tmp_path / "log.jsonl").write_text("".join(line % (t, u) for t in range(150) for u in (1, 2)))
+    result = invoke(
+        *("replay", tmp_path / "log.jsonl", "--config", tmp_path / "f.toml", "--suggest")
+    )
+    assert result.stdout.endswith(
+        "user: no suggestion: it has a bucket for each key, and what single keys need is not "
+        "known\n"
+    )
 
 
 def test_replay_suggests(tmp_path: Path) -> None:

@@ -366,6 +366,17 @@ async def test_a_limit_that_cannot_be_profiled_is_refused(control: Path) -> None
     assert "no limit" in refused(await profiled(control, "none"))
 
 
+async def test_buckets_of_clients_are_not_profiled_together(control: Path) -> None:
+    daemon = FakeDaemon()
+    daemon.reports = [LimitReport(**{**LIMIT, "id": 1})]
+    made = datapath()
+    attach(made, message_limit(client=ByClient.ID), now_ns=0)
+    daemon.datapaths = [made]
+    async with served(daemon, control):
+        said = refused(await drlctl(control, "topic", "profile", "city"))
+    assert said.endswith("has a bucket for each client: profile one without match.client\n")
+
+
 async def test_a_limit_is_profiled_once_at_a_time(control: Path) -> None:
     daemon = FakeDaemon()
     daemon.reports = [LimitReport(**{**LIMIT, "id": 1})]

@@ -38,8 +38,15 @@ class _Arrivals:
         except KeyError:
             raise no_limit(name) from None
         datapath = self._backend.datapath_of(MessageDatapath)
-        if datapath is None or limit_id not in {limit.id for limit in datapath.limits}:
+        limits = datapath.limits if datapath is not None else ()
+        found = next((it for it in limits if it.id == limit_id), None)
+        if datapath is None or found is None:
             raise HTTPException(404, f"limit {name} is not about messages")
+        if found.policy.keyed is not None:
+            raise HTTPException(
+                409,
+                f"limit {name} has a bucket for each client: profile one without match.client",
+            )
         recording = datapath.record(limit_id)
         if recording is None:
             raise HTTPException(409, f"limit {name} is being profiled already")
