@@ -18,11 +18,12 @@ ALERTS, CASES, DASHBOARD = (
 )
 LABELS = {
     name: {"job", "instance", *labels.split(", ")}
+    for page in ("metrics.md", "messages-operations.md")
     for name, labels in re.findall(
-        r"^\| `(drld_\w+)` \| ?(.*?) ?\|", (ROOT / "docs" / "metrics.md").read_text(), re.M
+        r"^\| `(drld_\w+)` \| ?(.*?) ?\|", (ROOT / "docs" / page).read_text(), re.M
     )
 }
-"""The labels of each metric of a daemon: tests/unit/control/test_metrics.py compares the page."""
+"""The labels of each metric: tests/unit/control/test_metrics.py compares the first page."""
 VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$job": ".*", "$limit": ".*"}
 
 

@@ -14,6 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from drld import config
 from drld.cli.view.live import Seen, View, draw
 from drld.cli.view.minute import Minute
+from drld.config.certificate import expiry
+from drld.config.changes import Configuration
+from drld.config.files import read
 from drld.control.schema.limits import LimitReport, WaitsReport
 from drld.daemon.limit_report import limit_reports
 from drld.engine import Engine
@@ -30,6 +33,7 @@ from drld.spec import LimitSpec
 from testbed.sim.mailbox import Datagram, Mailbox
 from testbed.sim.network import Conditions, Network
 from testbed.tcp.clock import Clock
+from tests.certificates import authority, signed
 from tests.control_fake import FPS_LIMIT, STATUS, FakeDaemon, client, served
 from tests.factories import limiter_spec
 from tests.unit.cli.drlctl import drlctl, invoke, output, refused
@@ -277,6 +281,20 @@ async def test_metrics_show_what_waits(control: Path) -> None:
     assert found["drld_limit_clients", "limit2"] == 1
     assert ("drld_limit_clients", "limit1") not in found
     assert found["drld_messages_held_bytes",] == made.gate.held_bytes > 0
+
+
+async def test_metrics_show_when_certificates_expire(control: Path, tmp_path: Path) -> None:
+    own = signed(tmp_path, "server", authority(tmp_path, "ca"), "serverAuth")
+    tls = f'certificate = "{own.cert}"\nkey = "{own.key}"\nserver = "/run'
+    (tmp_path / "drld.toml").write_text(changed(('server = "/run', tls)))
+    daemon = FakeDaemon()
+    daemon.configuration = Configuration.of(read(tmp_path / "drld.toml"))
+    daemon.datapaths = [datapath()]
+    async with served(daemon, control), client(control) as api:
+        text = (await api.get("/metrics")).text
+    line = 'drld_broker_certificate_expiry_timestamp_seconds{broker="nats"} '
+    (shown,) = [it.removeprefix(line) for it in text.splitlines() if it.startswith(line)]
+    assert float(shown) == expiry(own.cert.read_text())
 
 
 def test_metrics_go_on_though_a_reload_removes_a_limit_meanwhile() -> None:

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from drld.control.backend import Backend
 from drld.control.exposition import Sample, counter, gauge
 from drld.messages.datapath import MessageDatapath
+from drld.messages.spec import MessagesSpec
 from drld.model import NS_PER_S
 from drld.police.waits import QUANTILES
 
+_EXPIRES = gauge(
+    "broker_certificate_expiry_timestamp_seconds", "When the certificate of a [[broker]] expires."
+)
 _HELD = gauge("messages_held_bytes", "Memory of messages that wait, of all brokers.")
 _WAITING = gauge("limit_messages_waiting", "Messages that wait; in shadow mode, that would wait.")
 _WAITED = counter("limit_messages_waited", "Messages that had to wait, or would have had to.")
@@ -20,10 +24,13 @@ _DELAY = gauge(
 
 
 def samples(backend: Backend) -> Iterator[Sample]:
-    """The memory of messages that wait, and the figures of each limit."""
+    """When certificates expire, the memory of messages that wait, and the figures of each limit."""
     datapath = backend.datapath_of(MessageDatapath)
     if datapath is None:
         return
+    for broker in backend.plane_spec(MessagesSpec).brokers:
+        if broker.tls is not None:
+            yield Sample(_EXPIRES, broker.tls.expires, (("broker", broker.name),))
     yield Sample(_HELD, datapath.gate.held_bytes)
     for limit in datapath.limits:
         try:
