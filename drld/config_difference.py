@@ -19,8 +19,8 @@ def differences(named: Collection[str]) -> str:
     parts = []
     if both := [name for name in named if not name.endswith(marked)]:
         parts.append(f"limits that differ: {', '.join(both)}")
-    for where, mark in (("there", NOT_THERE), ("here", NOT_HERE)):
-        if missing := [name.removesuffix(mark) for name in named if name.endswith(mark)]:
+    for where, mark, of_id in (("there", NOT_THERE, ""), ("here", NOT_HERE, "id ")):
+        if missing := [of_id + name.removesuffix(mark) for name in named if name.endswith(mark)]:
             parts.append(f"limits missing {where}: {', '.join(missing)}")
     parts += [f"{GOSSIP}: fabric, branching or interval"] if GOSSIP in named else []
     return "; ".join(parts) or "details pending"

@@ -44,7 +44,10 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
         ("drld: peer l2 is dead: no limiter hears from it", "peer l2's verdict"),
         ("drld: peer l2 is back", "peer l2's verdict"),
         ("drld: peer l2 has left", "peer l2's verdict"),
-        ("drld: peer l2 has a different configuration: limits missing here: 7", "peer l2's limits"),
+        (
+            "drld: peer l2 has a different configuration: limits missing here: id 7",
+            "peer l2's limits",
+        ),
         ("drld: peer l2 has the same configuration again", "peer l2's limits"),
         ("drld: ready: limits: 2", None),
     ],

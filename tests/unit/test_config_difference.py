@@ -30,5 +30,5 @@ def test_limits_that_either_limiter_lacks_are_marked() -> None:
     found = bench.engine.disagreements()
     assert sorted(found["b"]) == sorted(["first", "second (not there)", "7 (not here)"])
     assert differences(found["b"]) == (
-        "limits that differ: first; limits missing there: second; limits missing here: 7"
+        "limits that differ: first; limits missing there: second; limits missing here: id 7"
     )

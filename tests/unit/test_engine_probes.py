@@ -238,7 +238,7 @@ def test_notices_of_a_peer_s_limits_are_few_however_often_they_change(
         (
             71,
             f"peer b {DIFFERS}first; "
-            "limits missing here: 7; [gossip]: fabric, branching or interval",
+            "limits missing here: id 7; [gossip]: fabric, branching or interval",
         ),
         (71, "peer c has a different configuration: [gossip]: fabric, branching or interval"),
     ]
