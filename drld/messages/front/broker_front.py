@@ -73,6 +73,7 @@ class BrokerFront:
         self.spec = spec
         self.stamps = stamps
         self.memory.hold = spec.hold
+        self.memory.wake()
 
     def keep(self, listeners: Collection[socket.socket]) -> None:
         """Accept clients on none but these sockets; the others stay open."""

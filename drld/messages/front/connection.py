@@ -104,7 +104,7 @@ class Connection:
         self._hand_over: HandOver | None = None
         self._touched = False
         """Whether the connection settles at the end of this turn."""
-        self._share = Share(shared.memory)
+        self._share = Share(shared.memory, self.look)
         self._patience = Patience(reactor, self._too_slow)
         self.broker = BrokerEnd(protocol, spec, reactor, self._on_broker, tls=context is not None)
         self._opening: Opening | None = Opening(
@@ -187,7 +187,7 @@ class Connection:
             self._show_presence()
         if begun:
             self._patience.frame(self.reader.offset, self._begun)
-            up += begun if self._opening is not None else 0  # See `Share.decide`.
+            up += begun if self._strange else 0  # See `Share.decide`.
         if client.answered:
             client.answered = min(client.answered, down)
         share.decide(up, begun, max(broker.link.queued, client.answered))
@@ -218,7 +218,7 @@ class Connection:
             steps.callback(self._on_end, self)
             steps.callback(succession.leave, self)
             steps.callback(succession.pass_on, self)
-            steps.callback(self._share.count, 0)
+            steps.callback(self._share.end)
             steps.callback(self._lose)
 
     # The front calls these.
@@ -280,7 +280,7 @@ class Connection:
         if self.client.stream.shakes and not self._shared.pump.shakes():
             self.look()
             return
-        frames = self.client.receive(READ_BYTES if self._opening is None else STRANGER_BYTES)
+        frames = self.client.receive(STRANGER_BYTES if self._strange else READ_BYTES)
         if frames is not None:
             self._frames = frames
             self.take()
@@ -395,6 +395,11 @@ class Connection:
 
     def _lose(self) -> None:
         self._shared.journal.counts["undelivered"] += self._shared.pump.gate.lose(self.lane)
+
+    @property
+    def _strange(self) -> bool:
+        """Whether the broker has not accepted the client yet."""
+        return self._opening is not None and not self.broker.returns.accepted
 
     @property
     def _waiting(self) -> bool:

@@ -261,6 +261,28 @@ async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(
         assert (after - before) * 1024 < hold + (50 << 20)
 
 
+async def test_large_messages_pass_though_others_take_all_of_hold(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """Each is larger than the memory that is left, and they come at the same time."""
+    limit, hold = message_limit("limited/#", rate=0.001, burst=1), 1 << 20
+    async with front(server, "mqtt", limit, hold=hold, max_frame=hold) as running:
+        flood = await clients.open(running, "flood")
+        waiting = publish("limited/a", b"0 ".ljust(100_000, b"x"))
+        await flood.send(waiting * 6)
+        await running.until_waiting(5)
+        large = [await clients.open(running, f"large{number}") for number in range(4)]
+        with trio.fail_after(30):  # A frame that stands still ends its connection after 60 s.
+            async with trio.open_nursery() as nursery:
+                for number, client in enumerate(large):
+                    message = publish("free", b"%d " % number + b"x" * 900_000, 1, 1)
+                    nursery.start_soon(client.send, message)
+                    nursery.start_soon(client.acknowledged, [1], 1)
+        await observer.until(5)
+        assert sorted(observer.numbers("free")) == [0, 1, 2, 3]
+        assert running.broker.memory.held < hold
+
+
 async def test_a_broker_that_stands_still_stops_its_clients_and_loses_nothing(
     server: Server, observer: Observer, clients: Clients
 ) -> None:
