@@ -55,6 +55,7 @@ SHELLS = (
     "drld/messages/front",
     "drld/messages/registered/commands",
     "drld/messages/registered/daemon",
+    "drld/messages/registered/doctor",
     "drld/messages/registered/metrics",
     "drld/messages/registered/routes",
     "drld/registry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,22 @@ def test_the_second_port_of_limits_with_keys_is_checked(file: Path, tmp_path: Pa
         'rate = "10/s"\nmatch = { namespace = "api", per = ["user"] }\n'
     )
     assert [it for it in checks() if it.startswith("port of keys: 127.0.0.1, UDP port 7947: ")]
+
+
+def test_a_broker_that_takes_no_connections_is_wrong(file: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        port = broker.getsockname()[1]
+        file.write_text(
+            FILE + f'[[broker]]\nname = "m"\nprotocol = "mqtt"\nlisten = "/run/m"\nserver = '
+            f'"127.0.0.1:{port}"\n[[broker]]\nname = "n"\nprotocol = "nats"\nlisten = "/run/n"\n'
+            f'server = "{tmp_path}/none"\n'
+        )
+        arguments = ("--socket", tmp_path / "none", "doctor", "--config", file, "--all")
+        there = invoke(*arguments).stdout
+    assert f"ok      broker m: 127.0.0.1:{port} takes connections\n" in there
+    assert f"wrong   broker n: {tmp_path}/none: No such file or directory\n" in there
+    gone = invoke(*arguments).stdout
+    assert f"wrong   broker m: 127.0.0.1:{port}: Connection refused\n  why   its clients" in gone
 
 
 def test_a_mistake_in_the_file_is_named(file: Path, tmp_path: Path) -> None:
