@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from drld.client.base import AsyncClient
 from drld.client.protocol.availability import Availability
 from drld.client.protocol.conversation import Conversation
-from drld.client.protocol.exchange import Exchange
+from drld.client.protocol.exchange import Exchange, chunks
 from drld.client.protocol.model import Answer, Question
 from drld.errors import WireError
 
@@ -151,16 +151,20 @@ class _Connection(asyncio.Protocol):
             ConnectionError: the connection has ended.
         """
         assert self._transport is not None
-        exchange = Exchange(self.conversation, availability, questions, monotonic_ns())
-        self._transport.write(exchange.data)
-        if exchange.missing:
-            self._waiting[exchange] = self._loop.create_future()
-            try:
-                await self._waiting[exchange]
-            finally:
-                self._waiting.pop(exchange, None)
+        found: list[Answer] = []
+        # A part waits for the answers to the one before, so that other calls come between.
+        for chunk in chunks(questions):
+            exchange = Exchange(self.conversation, availability, chunk, monotonic_ns())
+            self._transport.write(exchange.data)
+            if exchange.missing:
+                self._waiting[exchange] = self._loop.create_future()
+                try:
+                    await self._waiting[exchange]
+                finally:
+                    self._waiting.pop(exchange, None)
+            found += exchange.answers()
         self.used = True
-        return exchange.answers()
+        return found
 
     def end(self, reason: object) -> None:
         """End the connection, and all calls that wait."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,39 @@ def test_tasks_share_a_connection(
 
     with limiter(path) as (unix, tcp):
         run(ask)
+
+
+@LOOPS
+def test_a_call_of_many_questions_lets_others_between(
+    run: Callable[[Callable[[Made], Awaitable[None]]], None], path: Path
+) -> None:
+    ended = []
+
+    async def many(client: Any) -> None:
+        assert not any(it.degraded for it in await client.ask([Question("api")] * 20 * CHUNK))
+        ended.append("many")
+
+    async def one(client: Any, pause: Callable[[], Awaitable[None]]) -> None:
+        while not client._connection._waiting:
+            await pause()
+        assert not (await client.check("api")).degraded
+        ended.append("one")
+
+    async def ask(made: Made) -> None:
+        client: Any = made(unix)
+        client._timeout_s = 60
+        async with client:
+            await client.check("api")
+            if made is on_trio.Client:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(many, client)
+                    nursery.start_soon(one, client, trio.lowlevel.checkpoint)
+            else:
+                await asyncio.gather(many(client), one(client, partial(asyncio.sleep, 0)))
+
+    with limiter(path) as (unix, _):
+        run(ask)
+    assert ended == ["one", "many"]
 
 
 @LOOPS
