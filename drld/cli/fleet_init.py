@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,7 +34,8 @@ _KEY, _HOSTS = "fleet.key", "hosts"
     "--limits",
     type=click.Path(),
     metavar="FILE",
-    help="The fleet's [[limit]] tables; default: no limit.",
+    help="The fleet's [[limit]] tables, and others that each host gets, such as [requests]; "
+    "default: no limit.",
 )
 @click.option(
     "--fabric",
@@ -68,7 +69,7 @@ def init(
     \b
     drlctl fleet init edge lim1=10.0.0.1 lim2=10.0.0.2 --limits limits.toml
     """
-    from drld.config import from_document, read_limits
+    from drld.config import from_document, read_shared
     from drld.config.toml_text import toml
     from drld.errors import ConfigError
 
@@ -77,7 +78,7 @@ def init(
         raise click.UsageError("nothing to make: give hosts as NAME=ADDRESS, or --hosts")
     gossip: dict[str, object] = {} if fabric is None else {"fabric": fabric}
     try:
-        tables = read_limits(limits) if limits else []
+        tables = read_shared(limits) if limits else {}
         # The files differ in the host's own name and address alone: one check serves for all.
         first = next(iter(addresses))
         from_document(_document(first, addresses, gossip, tables), f"host {first}")
@@ -141,7 +142,7 @@ def _endpoint(address: str) -> str:
 
 
 def _document(
-    name: str, addresses: dict[str, str], gossip: dict[str, object], limits: Sequence[object]
+    name: str, addresses: dict[str, str], gossip: dict[str, object], shared: Mapping[str, object]
 ) -> dict[str, object]:
     """The configuration of one host."""
     return {
@@ -150,5 +151,6 @@ def _document(
         "peer": [
             {"name": other, "address": at} for other, at in addresses.items() if other != name
         ],
-        "limit": limits,
+        "limit": [],
+        **shared,
     }

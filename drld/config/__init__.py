@@ -13,6 +13,7 @@ from drld.config.files import (
     read,
     read_drop_ins,
     read_limits,
+    read_shared,
 )
 from drld.config.limits import read_limit
 from drld.config.remarks import remarks
@@ -29,5 +30,6 @@ __all__ = [
     "read_drop_ins",
     "read_limit",
     "read_limits",
+    "read_shared",
     "remarks",
 ]

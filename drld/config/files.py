@@ -132,6 +132,20 @@ def read_limits(path: str | os.PathLike[str]) -> list[object]:
     return limits
 
 
+def read_shared(path: str | os.PathLike[str]) -> Mapping[str, object]:
+    """The tables of a file that each host of a fleet has, such as `[[limit]]` and `[requests]`,
+    not validated.
+
+    Raises:
+        ConfigError: it cannot be read, or has a table with a host's place in the fleet.
+    """
+    document, file = read_document(path)
+    own = [key for key in ("limiter", "peer", "gossip", "registry") if key in document]
+    if own:
+        raise ConfigError([f"{file}: {key}: must be left out" for key in own])
+    return document
+
+
 def read_document(
     path: str | os.PathLike[str], check: Callable[[os.stat_result], None] = lambda _: None
 ) -> tuple[Mapping[str, object], str]:

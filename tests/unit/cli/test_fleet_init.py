@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from drld import config
 from drld.daemon import main
+from drld.messages.spec import MessagesSpec
+from drld.requests.spec import RequestsSpec
 from drld.spec import format_endpoint
 from tests.unit.cli.drlctl import invoke, refused
 
@@ -51,6 +53,39 @@ def test_a_fleet_is_made_once_and_only_its_owner_may_read_it(
     before = {path: path.read_bytes() for path in fleet.iterdir()}
     assert "File exists" in refused(invoke(*command))
     assert {path: path.read_bytes() for path in fleet.iterdir()} == before
+
+
+def test_each_host_gets_the_tables_of_other_planes(tmp_path: Path) -> None:
+    (tmp_path / "shared.toml").write_text(
+        """
+[requests]
+listen = "127.0.0.1:8099"
+[[broker]]
+name = "m"
+protocol = "mqtt"
+listen = "127.0.0.1:1883"
+server = "127.0.0.1:1884"
+[[limit]]
+id = 1
+name = "api"
+rate = "9/s"
+match = { namespace = "api", per = ["user"] }
+"""
+    )
+    fleet = tmp_path / "edge"
+    options = ("--limits", tmp_path / "shared.toml", "--key-file", fleet / "fleet.key")
+    invoke("fleet", "init", fleet, "lim1=10.0.0.1", "lim2=10.0.0.2", *options)
+    for name in ("lim1", "lim2"):
+        spec = config.load(fleet / f"{name}.toml")
+        assert spec.plane(RequestsSpec).listen == (("127.0.0.1", 8099),)
+        assert [broker.name for broker in spec.plane(MessagesSpec).brokers] == ["m"]
+        assert [limit.name for limit in spec.limits] == ["api"]
+
+
+def test_tables_that_it_makes_are_refused(tmp_path: Path, limits: Path) -> None:
+    limits.write_text(LIMITS + '[gossip]\nfabric = "mesh"\n')
+    result = invoke("fleet", "init", tmp_path / "edge", "lim1=10.0.0.1", "--limits", limits)
+    assert refused(result).endswith("limits.toml: gossip: must be left out\n")
 
 
 def test_a_list_of_hosts_that_is_no_text_is_named(tmp_path: Path) -> None:
