@@ -95,7 +95,7 @@ class PeerLog:
         if probes.isolated(now_ns) is not self._isolated:
             self._isolated = not self._isolated
             yield Notice(
-                "no peer answers this limiter: check its network"
+                "no peer answers this limiter: check its network and key"
                 if self._isolated
                 else "peers answer again",
                 event("fleet.isolated", old=not self._isolated, new=self._isolated),

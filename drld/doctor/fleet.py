@@ -120,7 +120,7 @@ def peers(status: StatusReport, reports: Sequence[PeerReport]) -> Iterator[Findi
             "peers",
             "no peer answers this limiter",
             "it enforces its static share alone",
-            "check this host's network and its firewall for UDP",
+            "check this host's network, its firewall for UDP, and the key in use: drlctl keys list",
         )
     silent = [report for report in reports if not _heard(report, probes is not None)]
     if reports and not silent:

@@ -39,7 +39,7 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "thing"),
     [
-        ("drld: no peer answers this limiter: check its network", "answers"),
+        ("drld: no peer answers this limiter: check its network and key", "answers"),
         ("drld: peers answer again", "answers"),
         ("drld: peer l2 is dead: no limiter hears from it", "peer l2's verdict"),
         ("drld: peer l2 is back", "peer l2's verdict"),

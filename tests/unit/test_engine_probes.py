@@ -211,7 +211,7 @@ def test_notices_of_isolation_are_few_however_often_it_comes_and_goes(
         for line in texts(peer_log.lines(bench.engine, number * TICK_NS))
     ]
     assert lines == [
-        (1, "no peer answers this limiter: check its network"),
+        (1, "no peer answers this limiter: check its network and key"),
         (21, "peers answer again (left out before it: 18)"),
         (41, "peers answer again (left out before it: 9)"),
     ]
@@ -298,7 +298,7 @@ def test_notices_say_each_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
         "peer b has the same configuration again"
     ]
     number = 200
-    assert lines() == ["no peer answers this limiter: check its network"]
+    assert lines() == ["no peer answers this limiter: check its network and key"]
 
 
 def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
