@@ -52,6 +52,8 @@ def _protocol(value: object) -> int:
 
 
 def _ports(value: object) -> tuple[tuple[int, int], ...]:
+    if isinstance(value, str):  # `drlctl` has texts.
+        value = [part.strip() for part in value.split(",")]
     items = value if isinstance(value, list) else [value]
     if not items:
         raise ValueError("at least one port")

@@ -10,8 +10,8 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "source": ("PREFIX", 'Such as "10.9.2.0/24"; default: any, as for all below.'),
     "destination": ("PREFIX", "Of the family of --source."),
     "protocol": ("NAME", 'Such as "tcp", or a number.'),
-    "source_port": ("PORT", 'One, or a range such as "8000-8100"; needs --protocol.'),
-    "destination_port": ("PORT", "As --source-port."),
+    "source_port": ("PORT,...", 'Ports and ranges, such as "80,8000-8100"; needs --protocol.'),
+    "destination_port": ("PORT,...", "As --source-port."),
     "mark": ("MARK", 'Of the packet: "0x10", or "0x10/0xff" with a mask.'),
 }
 """For each key of `match`, the placeholder of its value in the help, and the help text."""

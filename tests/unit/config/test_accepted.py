@@ -171,8 +171,8 @@ def test_ipv6_addresses_are_bracketed_and_canonical() -> None:
             {"protocol": 58, "source": IPv6Network("fd00::/16")},
         ),
         (
-            'protocol = "sctp", source_port = "80"',
-            {"protocol": 132, "source_ports": ((80, 80),)},
+            'protocol = "sctp", source_port = "80,8000-8100"',
+            {"protocol": 132, "source_ports": ((80, 80), (8000, 8100))},
         ),
         (
             'protocol = 6, destination_port = [80, "443", "8000-8100"]',
