@@ -159,7 +159,13 @@ def _keys(command: F) -> F:
             flag = f"--{key.replace('_', '-')}"
             values = interfaces if metavar == INTERFACE else words(key)
             command = click.option(
-                flag, f"match_{key}", metavar=metavar, help=text, shell_complete=values
+                flag,
+                f"match_{key}",
+                metavar=metavar,
+                help=text,
+                shell_complete=values,
+                multiple=True,
+                callback=_once,
             )(command)
     for key, (kind, text) in reversed([*_OPTIONS.items()]):
         several = key in _SEVERAL
@@ -168,6 +174,13 @@ def _keys(command: F) -> F:
             flag, key, type=kind, help=text, multiple=several, shell_complete=words(key)
         )(command)
     return command
+
+
+def _once(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The value of an option. Of a repeated one, the last value alone would count."""
+    if len(given) > 1:
+        raise click.BadParameter(f"must be given once; several values: {','.join(given)}")
+    return given[0] if given else None
 
 
 def _table(options: Mapping[str, Any]) -> dict[str, object]:

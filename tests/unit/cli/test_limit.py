@@ -54,6 +54,13 @@ async def test_set_prints_each_changed_key(control: Path, daemon: FakeDaemon) ->
     assert said == "in force, and saved in /etc/drld/drld.toml.d/99-drlctl.toml\n"
 
 
+async def test_a_repeated_option_of_the_target_is_refused(control: Path) -> None:
+    ports = ("--destination-port", "80", "--destination-port", "443")
+    result = await drlctl(control, "limit", "set", "1", "--protocol", "tcp", *ports)
+    assert result.exit_code == 2
+    assert "must be given once; several values: 80,443" in result.stderr
+
+
 @pytest.mark.parametrize("mode", ["pause", "shadow"])
 async def test_verbs_change_the_mode(control: Path, daemon: FakeDaemon, mode: str) -> None:
     said = await done(control, mode, "customer-a")
