@@ -51,6 +51,18 @@ def trial(facts: Trial | None) -> Iterator[Finding]:
             yield wrong(check, f"{name}: {refusal}", "the daemon does not start", do)
 
 
+def clock(shifted_s: float) -> Iterator[Finding]:
+    """Check that the daemon has the kernel's monotonic clock, from which its time namespace is so
+    many seconds away."""
+    if shifted_s:
+        yield wrong(
+            "time namespace",
+            f"the monotonic clock is shifted by {shifted_s:g} s",
+            "BPF programs use the kernel's own clock: they take the daemon for dead, or never do",
+            "start drld outside of the time namespace",
+        )
+
+
 def in_use(report: DatapathReport) -> Iterator[Finding]:
     """Check the datapath in use, as the daemon reports it."""
     check, counters = "datapath in use", report["counters"]

@@ -274,24 +274,15 @@ class Namespaces:
 
     same_network: bool | None
     """Whether both are in one network namespace; None: no daemon, or it cannot be seen."""
-    shifted_s: float
-    """Offset of the monotonic clock in the daemon's time namespace, or in this one, seconds."""
     pid: int | None
 
 
 def namespaces(facts: Namespaces) -> Iterator[Finding]:
-    """The doctor looks at the daemon's network, and the daemon has the kernel's clock."""
+    """Check that the doctor looks at the daemon's network."""
     if facts.same_network is False:
         yield wrong(
             "network namespace",
             f"the daemon (pid {facts.pid}) is in another one: the findings are not about its host",
             "interfaces, routes and rules belong to a network namespace",
             f"nsenter --net --target {facts.pid} drlctl doctor",
-        )
-    if facts.shifted_s:
-        yield wrong(
-            "time namespace",
-            f"the monotonic clock is shifted by {facts.shifted_s:g} s",
-            "BPF programs use the kernel's own clock: they take the daemon for dead, or never do",
-            "start drld outside of the time namespace",
         )

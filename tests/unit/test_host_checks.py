@@ -161,3 +161,8 @@ def test_patterns_are_judged_by_the_interfaces_that_they_stand_for() -> None:
     assert found[0] == ("pattern e* out", REMARK)
     assert found[1:] == [("interface e0 out", OK), ("interface e9 out", OK)]
     assert ("pattern e* out", REMARK) not in judged("nfqueue", Interface("e0"), bridge)
+
+
+def test_the_daemon_has_the_kernel_s_clock() -> None:
+    assert levels(checks.clock(0.0)) == []
+    assert levels(checks.clock(-3.5)) == [("time namespace", WRONG)]

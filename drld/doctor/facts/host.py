@@ -252,17 +252,22 @@ def buffers(held: int | None) -> Buffers:
 
 def namespaces(pid: int | None) -> Namespaces:
     """The namespaces of the daemon, or of this process if there is no daemon."""
-    process = PROC / ("self" if pid is None else str(pid))
     same = None
     if pid is not None:
         with contextlib.suppress(OSError):
-            same = (process / "ns/net").readlink() == (PROC / "self/ns/net").readlink()
-    shifted_s = 0.0
+            same = (PROC / str(pid) / "ns/net").readlink() == (PROC / "self/ns/net").readlink()
+    return Namespaces(same, pid)
+
+
+def shifted_s(pid: int | None) -> float:
+    """Return the offset of the monotonic clock in the time namespace of the daemon, or of this
+    process if there is no daemon, seconds."""
     try:
-        for line in (process / "timens_offsets").read_text(encoding="ascii").splitlines():
+        offsets = PROC / ("self" if pid is None else str(pid)) / "timens_offsets"
+        for line in offsets.read_text(encoding="ascii").splitlines():
             clock, seconds, nanoseconds = line.split()
             if clock == "monotonic":
-                shifted_s = int(seconds) + int(nanoseconds) / 1e9
+                return int(seconds) + int(nanoseconds) / 1e9
     except (OSError, ValueError):
         pass
-    return Namespaces(same, shifted_s, pid)
+    return 0.0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from drld.doctor.facts import host
 from tests.control_fake import FakeDaemon
 from tests.unit.cli.drlctl import drlctl, invoke
 
@@ -66,6 +67,18 @@ def test_the_second_port_of_limits_with_keys_is_checked(file: Path, tmp_path: Pa
         'rate = "10/s"\nmatch = { namespace = "api", per = ["user"] }\n'
     )
     assert [it for it in checks() if it.startswith("port of keys: 127.0.0.1, UDP port 7947: ")]
+
+
+def test_a_time_namespace_is_wrong_for_packets_alone(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "self").mkdir()
+    offsets = "monotonic          -4 500000000\nboottime            0         0\n"
+    (tmp_path / "self/timens_offsets").write_text(offsets)
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    assert host.shifted_s(None) == -3.5
+    shown = invoke("--socket", tmp_path / "none", "doctor", "--config", file, "--all").stdout
+    assert "time namespace" not in shown
 
 
 def test_a_broker_that_takes_no_connections_is_wrong(file: Path, tmp_path: Path) -> None:

@@ -163,18 +163,13 @@ def test_buffers_below_the_need_draw_a_remark(
 
 
 @pytest.mark.parametrize(
-    ("same", "shifted_s", "expected"),
-    [
-        (True, 0.0, []),
-        (None, 0.0, []),
-        (False, 0.0, [("network namespace", WRONG)]),
-        (True, -3.5, [("time namespace", WRONG)]),
-    ],
+    ("same", "expected"),
+    [(True, []), (None, []), (False, [("network namespace", WRONG)])],
 )
-def test_the_daemon_s_network_and_time_namespaces_are_compared(
-    same: bool | None, shifted_s: float, expected: list[tuple[str, Level]]
+def test_the_daemon_s_network_namespace_is_compared(
+    same: bool | None, expected: list[tuple[str, Level]]
 ) -> None:
-    assert levels(host.namespaces(host.Namespaces(same, shifted_s, 7))) == expected
+    assert levels(host.namespaces(host.Namespaces(same, 7))) == expected
 
 
 def test_the_output_of_a_tool_may_have_any_bytes() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from drld.capture import host_checks as checks
 from drld.capture.registered.doctor import facts
 from drld.capture.spec import Match, PacketsSpec
-from drld.doctor.facts.host import PROC, number, output
+from drld.doctor.facts.host import PROC, number, output, shifted_s
 from drld.doctor.finding import Examined, Finding
 
 
@@ -22,6 +22,7 @@ def findings(examined: Examined) -> Iterator[Finding]:
     packets = spec.plane(PacketsSpec)
     trial = facts.trial(packets) if examined.root else None
     yield from checks.trial(trial)
+    yield from checks.clock(shifted_s(status["pid"] if status else None))
     if status is not None:
         datapath = status["datapath"]["name"]
         yield from checks.in_use(status["datapath"])
