@@ -36,7 +36,7 @@ _OPTIONS: Mapping[str, tuple[type, str]] = {
     "ewma": (float, "Weight of history one second old in the demand; default: 0.1."),
     "mode": (str, '"enforce", "shadow" or "pause".'),
     "on_failure": (str, 'While the daemon is dead: "share", "open" or "closed".'),
-    "excess": (str, '"drop" or "mark".'),
+    "excess": (str, '"drop" or "mark"; of messages "wait" or "drop".'),
     "bucket": (str, 'With --per: "ledger", "queue" or "counter".'),
     "max_keys": (int, "With --per: buckets that a limiter keeps at a time."),
     "overrides": (
