@@ -103,7 +103,12 @@ class ClientStream:
                 for frame in self.reader.feed(plain):
                     yield frame._replace(end=end)
         except ssl.SSLError as error:
-            raise FrameError(f"client: must speak TLS as is configured ({error.reason})") from error
+            # An alert is the client's; other errors are about its bytes.
+            refuses = "ALERT" in (error.reason or "")
+            what = (
+                "refuses TLS or this certificate" if refuses else "must speak TLS as is configured"
+            )
+            raise FrameError(f"client: {what} ({error.reason})") from error
 
     def greet(self) -> None:
         """Begin TLS: the broker's greeting has been sent in the clear."""

@@ -75,6 +75,23 @@ async def test_a_turn_takes_few_steps_of_handshakes(
             await trio.aclose_forcefully(stream)
 
 
+async def test_a_client_that_refuses_the_certificate_is_named_so(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = signed(tmp_path, "server", authority(tmp_path, "authority"), "serverAuth")
+    async with front(server, "mqtt", LIMIT, certificate=certificate) as running:
+        context = ssl.create_default_context()
+
+        def refuse() -> None:
+            with socket.create_connection(("127.0.0.1", running.port)) as plain:
+                # trio's streams send no alert.
+                context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await trio.to_thread.run_sync(refuse)
+        await until(lambda: "client: refuses TLS or this certificate" in caplog.text)
+
+
 class Talker:
     """A server of NATS that sends a line without an end."""
 
