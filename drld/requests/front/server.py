@@ -8,7 +8,8 @@ a question (drld.requests.question):
 - With TLS, connections are accepted at a pace, and each step of a handshake waits for its turn.
 - A head may be larger than elsewhere, as a proxy may pass on the cookies of its client.
 - When the daemon stops, no connection is accepted any more, idle ones end, and every request that
-  has begun is answered first, within the time that a request has.
+  has begun is answered first, within the time that a request has. A client that does not take its
+  answer does not keep the daemon for long, as nobody answers the others until it is back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import trio
 from starlette.types import ASGIApp
 
 from drld.client.protocol.greeting import MAGIC
-from drld.control.connection import REQUEST_S, WRITE_S
+from drld.control.connection import REQUEST_S
 from drld.control.credentials import Credentials
 from drld.control.server import Connections, Conversation, claimed
 from drld.control.tcp import bound, over_tls
@@ -53,6 +54,8 @@ HANDSHAKE_S = 0.005
 ms, so strangers have a fifth of a core. Clients keep their connections."""
 SETTLE_S = 0.05
 """The time in which questions from before the stop are read: some passes of the event loop."""
+TAKE_S = 1.0
+"""The time in which clients take the last answers, s: most fit the buffers of a socket."""
 SOCKET_MODE = 0o666
 """The mode of a unix socket: every user who may enter its directory may ask, as on a TCP address of
 loopback."""
@@ -197,7 +200,7 @@ async def serve_requests(
             connections.refuse()
             await trio.sleep(SETTLE_S)
             connections.drain()
-            serving.cancel_scope.deadline = trio.current_time() + REQUEST_S + WRITE_S
+            serving.cancel_scope.deadline = trio.current_time() + REQUEST_S + TAKE_S
 
 
 def _listener(address: Address) -> AbstractContextManager[socket.socket]:

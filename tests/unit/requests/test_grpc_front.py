@@ -13,11 +13,13 @@ import trio
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, Event, StreamEnded
+from h2.settings import SettingCodes
 
 from drld.control import connection as http
 from drld.control.turns import Turns
 from drld.requests.caller import Client
 from drld.requests.datapath import RequestDatapath
+from drld.requests.front import server
 from drld.requests.front.grpc_connection import GrpcConnection
 from drld.requests.grpc import bounds
 from drld.requests.grpc.bounds import CALL_S
@@ -273,3 +275,19 @@ async def test_open_calls_are_answered_when_the_daemon_stops(tmp_path: Path) -> 
             ("HeadersFrame", 3),
         ]
         assert kinds.count(("GoAwayFrame", 0)) == 2
+
+
+async def test_a_client_that_takes_no_answer_does_not_keep_the_daemon_for_long(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with front(tmp_path) as made, await made.stream() as stream:
+        caller = Caller(stream)
+        caller.http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        await caller.begin()
+        with trio.move_on_after(1):
+            await rest_of(stream)
+        made.stopping.set()
+        began = trio.current_time()
+        await rest_of(stream)
+        most = server.SETTLE_S + http.REQUEST_S + server.TAKE_S
+        assert trio.current_time() - began == pytest.approx(most)
