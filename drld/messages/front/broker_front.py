@@ -74,6 +74,7 @@ class BrokerFront:
         self.stamps = stamps
         self.memory.hold = spec.hold
         self.memory.wake()
+        self._pump.wake()
 
     def keep(self, listeners: Collection[socket.socket]) -> None:
         """Accept clients on none but these sockets; the others stay open."""

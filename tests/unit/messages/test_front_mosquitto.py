@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import select
 import socket
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -281,6 +282,27 @@ async def test_large_messages_pass_though_others_take_all_of_hold(
         await observer.until(5)
         assert sorted(observer.numbers("free")) == [0, 1, 2, 3]
         assert running.broker.memory.held < hold
+
+
+async def test_a_larger_hold_lets_a_frame_go_on_that_lacked_memory(
+    server: Server, clients: Clients
+) -> None:
+    """The frame before it, which drld would complete first, does not come."""
+    hold = 1 << 20
+    async with front(server, "mqtt", hold=hold, max_frame=hold) as running:
+        memory = running.broker.memory
+        silent, other = [await clients.open(running, name) for name in ("silent", "other")]
+        frame = publish("free", b"x" * 900_000, 1, 1)
+        await other.send(frame[:400_000])
+        await until(lambda: memory.held == 400_000)
+        await silent.send(frame[:-1])
+        await until(lambda: memory.held == 400_000 + len(frame) - 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.send, frame[400_000:])
+            await until(lambda: len(memory.stalled) == 1)
+            spec = replace(running.broker.spec, hold=2 * hold)
+            running.broker.change(spec, running.broker.stamps)
+            await other.acknowledged([1], 1)
 
 
 async def test_a_broker_that_stands_still_stops_its_clients_and_loses_nothing(
