@@ -116,6 +116,8 @@ class _OwnLimit:
         )  # fmt: skip
         self._buckets.learn(LimitTable((limit,), 1))
         self._compared: LimitTable | None = None
+        self._said: set[str] = set()
+        """The rates of the fleet that the log has named; the client reads them every 30 s."""
 
     def check(self, question: Question, answer: Answer | None, table: LimitTable | None) -> None:
         """Return if a call may pass.
@@ -141,8 +143,10 @@ class _OwnLimit:
             self._compared = table
             if not any(it.quota * self._window_s == self._quota * it.window_s for it in under):
                 rates = ", ".join(f"{it.name}: {it.quota} in {it.window_s} s" for it in under)
-                log.warning(
-                    "namespace %s: a decorator says %s, and the fleet has other rates: %s",
-                    *(self._namespace, self._rate, rates),
-                )
+                if rates not in self._said:
+                    self._said.add(rates)
+                    log.warning(
+                        "namespace %s: a decorator says %s, and the fleet has other rates: %s",
+                        *(self._namespace, self._rate, rates),
+                    )
         return bool(under) if answer.degraded else answer.limit is not None

@@ -149,6 +149,12 @@ def test_a_decorator_asks_the_fleet_and_compares_its_rate(
         assert error.value.retry_after_s is None
         with pytest.raises(RateLimitedError, match="cost: is no name"):
             work("mistake")
+        # The client reads the limits from time to time, and they are the same.
+        known = client.limits
+        client._availability._told_ns = None
+        with pytest.raises(RateLimitedError):
+            work("free")
+        assert client.limits is not known
         (line,) = [record.getMessage() for record in caplog.records]
         assert line == (
             "namespace api: a decorator says 7/minute, and the fleet has other rates: "
