@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,21 @@ from ...registry_factories import KEYS, known, limit, registry_spec
 
 def session(server: EtcdServer, **changes: Any) -> Etcd:
     return Etcd(server.url, registry_spec(**changes))
+
+
+def _http(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@asynccontextmanager
+async def _served(serve: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[Etcd]:
+    """A session with a server of these answers."""
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with Etcd(url, registry_spec()) as etcd:
+            yield etcd
+        nursery.cancel_scope.cancel()
 
 
 async def test_written_keys_are_read_page_by_page(
@@ -133,21 +150,53 @@ async def test_a_change_whose_answer_is_lost_is_not_made_again() -> None:
             if b"txn" in head and connection == 0:
                 await stream.aclose()
                 return
-            answer = b'{"header": {"revision": "7"}}'
-            await stream.send_all(
-                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer)
-            )
+            await stream.send_all(_http(b'{"header": {"revision": "7"}}'))
 
-    async with trio.open_nursery() as nursery:
-        (listener,) = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
-        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        async with Etcd(url, registry_spec()) as etcd:
-            assert await etcd.get("a") is None
-            with pytest.raises(RegistryError):
-                await etcd.commit({"a": b"1"}, {"a": 0})
-            assert await etcd.get("a") is None
-        nursery.cancel_scope.cancel()
+    async with _served(serve) as etcd:
+        assert await etcd.get("a") is None
+        with pytest.raises(RegistryError):
+            await etcd.commit({"a": b"1"}, {"a": 0})
+        assert await etcd.get("a") is None
     assert asked == [b"/v3/kv/range", b"/v3/kv/txn", b"/v3/kv/range"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ('"more": true', "no next page"),
+        ('"kvs": [{"key": "YQ==", "mod_revision": "7"}], "more": true', "no next page"),
+        ('"kvs": [5]', "a key is no object"),
+        ('"kvs": 5', "kvs: 5"),
+        ('"kvs": [{"key": "eg==", "mod_revision": "-7"}]', "mod_revision: -7"),
+    ],
+)
+async def test_an_answer_that_is_not_etcds_ends_a_read(answer: str, error: str) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        while await stream.receive_some():
+            await stream.send_all(_http(b'{"header": {"revision": "7"}, %s}' % answer.encode()))
+
+    async with _served(serve) as etcd:
+        with trio.fail_after(DEADLINE_S), pytest.raises(RegistryError, match=error):
+            await etcd.read(("b", "c"))
+
+
+async def test_more_keys_than_a_fleet_needs_are_an_error(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PAGE", 2)
+    monkeypatch.setattr(client, "MAX_KEYS", 3)
+    async with session(server) as etcd:
+        for number in range(1, 4):
+            await etcd.commit({KEYS.limit(number): b"x"})
+        assert len((await etcd.read(KEYS.followed))[0]) == 3
+        monkeypatch.setattr(client, "MAX_READ_BYTES", 2)
+        with pytest.raises(RegistryError, match=r"more in .* than a fleet needs"):
+            await etcd.read(KEYS.followed)
+        monkeypatch.undo()
+        monkeypatch.setattr(client, "MAX_KEYS", 3)
+        await etcd.commit({KEYS.limit(4): b"x"})
+        with pytest.raises(RegistryError, match=r"more in .* than a fleet needs"):
+            await etcd.read(KEYS.followed)
 
 
 async def test_a_server_that_stands_still_ends_calls(
