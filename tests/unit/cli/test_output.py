@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import trio
@@ -89,6 +90,14 @@ async def test_the_status_shows_the_registry(control: Path, daemon: FakeDaemon) 
     registry["waiting_for"] = ["lim2"]
     said = await output(control, "status")
     assert "joining   at its static share; not known to count it: lim2\n" in said
+    registry["joined"], registry["lost"] = True, 2
+    registry["problems"], registry["problem_count"] = {"k": "etcd k: no table"}, 1
+    registry["cache_error"] = "/var/c: No space left on device"
+    said = await output(control, "status")
+    assert "joining" not in said
+    assert "lost      2 keys, in force, being put into etcd again\n" in said
+    assert re.search(r"^problems +1, not in force here:\n +etcd k: no table\n", said, re.M)
+    assert re.search(r"^cache +/var/c: No space left on device\n", said, re.M)
 
 
 async def test_limits_are_a_table(control: Path) -> None:
