@@ -168,6 +168,14 @@ def test_all_limits_of_a_file_are_added_or_none(operator: Operator) -> None:
     assert "limit[1].name: must be unique" in operator.refusal(*ADD, twice)
     odd = operator.file("odd.toml", '[limiter]\nname = "x"\n')
     assert "must have [[limit]] tables, and nothing else" in operator.refusal(*ADD, odd)
+    rows = operator.file("rows.toml", "limit = [5]\n")
+    assert operator.refusal(*ADD, rows) == "drlctl: limit[0]: must be a table (got 5)\n"
+    many = "\n".join(
+        LIMITS.partition("[[limit]]\nid")[0].replace('"a"', f'"{n}"') for n in range(61)
+    )
+    assert operator.refusal(*ADD, operator.file("many.toml", many)) == (
+        "drlctl: 61 limits: at most 60 at once\n"
+    )
     assert not [key for key in operator.etcd.get("/drld/f/") if "limits" in key]
     assert operator.drlctl(*ADD).exit_code == 2
 
@@ -197,6 +205,7 @@ def test_members_that_have_not_applied_a_limit_are_listed(operator: Operator) ->
         "c is away from etcd",
     ]
     assert "b is alive" in operator.refusal("fleet", "remove", "b")
+    assert operator.refusal("fleet", "remove", "d") == "drlctl: fleet f has no member 'd'\n"
     assert operator.output("fleet", "remove", "c", "--wait", "0").startswith("c removed, revision ")
     assert operator.output("fleet", "remove", "b", "--force", "--wait", "0").startswith("b removed")
 
