@@ -46,7 +46,7 @@ class Enforcer:
         self.saved: list[bool] = []
 
     def limit_names(self) -> set[str]:
-        return set()
+        return {limit.name for limit in self.engine.spec.limits}
 
     async def prepare(self, spec: LimiterSpec) -> None:
         pass
@@ -104,6 +104,19 @@ async def test_a_change_is_needed_at_peers_that_have_the_limit(
     faster = Change("set", [{"rate": "20mbit"}], "customer-a")
     report = await stage.reloader.change_limits(faster, BY)
     assert report["needed_at"] == needed_at
+
+
+async def test_a_limit_of_the_fleet_is_not_changed_for_one_daemon() -> None:
+    stage = Stage()
+    limits = CONFIGURATION.in_force.limits
+    of_fleet = replace(limits[0], policy=replace(limits[0].policy, name="shared"))
+    stage.enforcer.engine.spec = replace(CONFIGURATION.in_force, limits=(*limits, of_fleet))
+    with pytest.raises(
+        ConfigError, match=r"shared: is a limit of the fleet's registry \(--fleet\)"
+    ):
+        await stage.reloader.change_limits(replace(CHANGE, limit="shared"), BY)
+    assert stage.reloader.configuration is CONFIGURATION
+    assert stage.logged() == []
 
 
 async def test_a_reload_is_completed_though_its_client_leaves(tmp_path: Path) -> None:

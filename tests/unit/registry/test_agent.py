@@ -209,6 +209,16 @@ async def test_a_file_is_reloaded_as_a_whole(server: EtcdServer, tmp_path: Path)
         assert host.spec.listen == address(1)
 
 
+async def test_no_file_is_reloaded_before_the_fleet_is_known(
+    server: EtcdServer, tmp_path: Path
+) -> None:
+    """Alone, the limiter would have the whole of each limit."""
+    host = Host(server, tmp_path, 1)
+    with pytest.raises(ConfigError, match="no reload while the members of the fleet are unknown"):
+        await host.agent.reload(replace(host.file, limits=(limit_spec(),)), host.reconfigure)
+    assert host.specs == []
+
+
 async def test_a_limit_that_the_file_has_no_more_does_not_stay_in_a_fleets_place(
     server: EtcdServer, tmp_path: Path
 ) -> None:
