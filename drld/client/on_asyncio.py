@@ -120,12 +120,17 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.conversation = Conversation()
-        self.ended = False
+        self._ended = False
         self.used = False
         """Whether the limiter has ever answered on this connection."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further question can be asked here; `connection_lost` comes a pass later."""
+        return self._ended or (self._transport is not None and self._transport.is_closing())
 
     async def open(
         self, address: tuple[str, int] | str, tls: SSLContext | None, process: int
@@ -168,8 +173,8 @@ class _Connection(asyncio.Protocol):
 
     def end(self, reason: object) -> None:
         """End the connection, and all calls that wait."""
-        if not self.ended:
-            self.ended = True
+        if not self._ended:
+            self._ended = True
             if self._transport is not None and not self._loop.is_closed():
                 self._transport.abort()
             for future in self._waiting.values():

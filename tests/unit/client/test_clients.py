@@ -227,6 +227,22 @@ def test_threads_find_a_limiter_that_has_restarted(
     ]
 
 
+def test_tasks_of_asyncio_write_to_no_connection_that_has_failed(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask() -> None:
+        async with on_asyncio.Client(str(path)) as client:
+            client._timeout_s = 60
+            with limiter(path):
+                await client.check("api")
+            with limiter(path):
+                answers = await asyncio.gather(*[client.check("api") for _ in range(20)])
+                assert not any(it.degraded for it in answers)
+
+    asyncio.run(ask())
+    assert caplog.messages == []
+
+
 def test_a_silent_limiter_is_left_in_time(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
