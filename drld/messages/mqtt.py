@@ -16,7 +16,8 @@ order than their messages came: only clients must keep the order (4.6).
 
 Repeated messages. With MQTT 3.1.1 a client may repeat a message in one connection. The broker
 ignores that for QoS 2 until PUBREL. A repetition that has waited would come behind PUBREL, and be a
-new message. So the reader leaves it out: the first one will be acknowledged.
+new message. So the reader leaves it out: the first one will be acknowledged. gmqtt repeats messages
+without the DUP flag when it has sent them before CONNACK. The reader knows these by their content.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ALIAS_BYTES = 128
 """The memory of an alias beside its topic, bytes."""
 MAX_UNRELEASED = 1024
 """The most messages of QoS 2 without PUBREL that a connection remembers, some 100 kB: all 65,535
-identifiers would take 6 MB. Brokers have far fewer under way (mosquitto: 20)."""
+identifiers would take 7 MB. Brokers have far fewer under way (mosquitto: 20)."""
 
 _CONNECT, _PUBLISH, _PUBREC, _PUBREL, _DISCONNECT, _AUTH = 1, 3, 5, 6, 14, 15
 _NAMES = {
@@ -97,8 +98,8 @@ class MqttReader:
         """The topics of the aliases that the broker knows."""
         self._dropped: set[int] = set()
         """The identifiers of dropped messages of QoS 2 that wait for PUBREL."""
-        self._unreleased: set[int] = set()
-        """The identifiers of messages of QoS 2 without PUBREL (MQTT 3.1.1)."""
+        self._unreleased: dict[int, int] = {}
+        """The hashes of messages of QoS 2 without PUBREL by their identifiers (MQTT 3.1.1)."""
 
     @property
     def held(self) -> int:
@@ -200,10 +201,11 @@ class MqttReader:
                 # The client repeats a message, as it has not seen the acknowledgement yet.
                 if identifier in self._dropped:
                     return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
-                if flags & 8 and identifier in self._unreleased:
+                content, before = hash(frame[1:]), self._unreleased.get(identifier)
+                if before is not None and (flags & 8 or before == content):
                     return Frame(b"", end, None, _OVERTAKES)
-                if len(self._unreleased) < MAX_UNRELEASED:
-                    self._unreleased.add(identifier)
+                if before is not None or len(self._unreleased) < MAX_UNRELEASED:
+                    self._unreleased[identifier] = content
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
         alias = expiry_at = 0
@@ -266,7 +268,7 @@ class MqttReader:
             raise FrameError(f"{name}.length: must be 2{' or more' * newer} (got {length})")
         elif kind == _PUBREL:
             identifier = int.from_bytes(frame[at : at + 2], "big")
-            self._unreleased.discard(identifier)
+            self._unreleased.pop(identifier, None)
             if identifier in self._dropped:
                 self._dropped.remove(identifier)
                 completed = b"\x70\x02" + frame[at : at + 2]

@@ -173,20 +173,28 @@ def test_a_message_that_has_waited_keeps_the_rest_of_its_expiry_interval(around:
     assert not one(reader, packet(0x32, text(b"t"), b"\0\7", alias(7))).expiry_at
 
 
+@pytest.mark.parametrize("flag", [0, 8])
 @pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 2)])
 def test_a_message_of_qos_2_that_a_client_repeats_before_pubrel_is_left_out(
-    version: int, qos: int
+    version: int, qos: int, flag: int
 ) -> None:
     """Once it has waited, it would come to the broker behind PUBREL, as a new message."""
     reader = connected(version)
     rest = text(b"a") + b"\0\7" + b"\0" * (version == 5)
-    first, repeated = packet(0x30 | qos << 1, rest), packet(0x38 | qos << 1, rest)
+    first, repeated = packet(0x30 | qos << 1, rest), packet(0x30 | flag | qos << 1, rest)
     release = packet(0x62, b"\0\7")
     left_out = (version, qos) == (4, 2)
     frames = [*reader.feed(first + repeated + repeated + release + repeated)]
     whole = [first, *[b"" if left_out else repeated] * 2, release, repeated]
     assert [frame.data for frame in frames] == whole
     assert [frame.answer for frame in frames] == [b""] * 5
+
+
+def test_another_message_with_a_used_identifier_is_left_to_the_broker() -> None:
+    reader = connected(4)
+    one(reader, packet(0x34, text(b"t"), b"\0\7", b"a"))
+    other = packet(0x34, text(b"t"), b"\0\7", b"b")
+    assert [one(reader, other).data for _ in range(2)] == [other, b""]
 
 
 def test_a_client_that_never_releases_its_messages_takes_bounded_memory() -> None:
