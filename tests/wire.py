@@ -45,9 +45,11 @@ def pushsum(
     quantity: Quantity = Quantity.RATE,
     *,
     epoch: int = 0,
+    hears: bool | None = None,
 ) -> PushsumUpdate:
-    """An update whose sender hears its receiver if it gives the receiver weight."""
-    return PushsumUpdate(limit_id, sequence, quantity, weight > 0, value, epoch, weight)
+    """An update whose sender hears its receiver, by default if it has given it weight."""
+    hears = weight > 0 if hears is None else hears
+    return PushsumUpdate(limit_id, sequence, quantity, hears, value, epoch, weight)
 
 
 def tree(

@@ -19,10 +19,7 @@ LONGEST_TUNED_NS = NS_PER_S
 def remarks(spec: LimiterSpec) -> list[str]:
     """A line for each remark on a configuration, the registry's part included."""
     of_planes = [line for plane in registered("remarks") for line in plane.remarks(spec)]
-    return [
-        *_open(spec), *_plain(spec), *_lossy(spec), *_ignored(spec), *of_planes, *_long(spec),
-        *_slow(spec),
-    ]  # fmt: skip
+    return [*_open(spec), *_plain(spec), *_ignored(spec), *of_planes, *_long(spec), *_slow(spec)]
 
 
 def _policies(spec: LimiterSpec) -> list[Policy]:
@@ -46,15 +43,6 @@ def _plain(spec: LimiterSpec) -> list[str]:
         f"http.listen: {format_endpoint(*it)}: figures are sent without TLS: set http.certificate, "
         "or listen on a loopback address"
         for it in plain
-    ]
-
-
-def _lossy(spec: LimiterSpec) -> list[str]:
-    if spec.gossip.fabric != "pushsum" or len(spec.members) == 1:
-        return []
-    return [
-        "gossip.fabric: pushsum: while updates are lost, the fleet may exceed its limits: use "
-        "tree or mesh (docs/gossip.md)"
     ]
 
 

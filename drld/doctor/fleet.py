@@ -31,6 +31,10 @@ CAUSES = {
         "[[broker]] uses a mesh, and others a tree",
     ),
     "length": ("a peer has another gossip.tag", "make [gossip] equal in all files, then reload"),
+    "kind": (
+        "a peer sends messages of another version",
+        "run the same version of drld on all hosts",
+    ),
     "version": ("a peer speaks another wire version", "run the same version of drld on all hosts"),
 }
 """Mistakes and remedies, by the reason for which datagrams are refused."""

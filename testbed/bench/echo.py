@@ -2,7 +2,7 @@
 
 So each peer is connected, and a daemon gets as many updates as it sends, as in a real fleet, at a
 small part of the cost. In a mesh each peer seems to have the daemon's demand. In push-sum an echo
-returns the mass, or a little mass if it has none, which shows that the peer hears the daemon.
+returns the mass.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 from drld.gossip.fabrics import FABRICS
-from drld.gossip.fabrics.pushsum_update import PushsumUpdate
 from drld.gossip.transport import Transport
 from drld.gossip.wire.session import Met
 from drld.gossip.wire.update_codec import MAX_UPDATES
-from drld.model import HEARTBEAT, Update
+from drld.model import Update
 from testbed import child
 
 PORT = 7946
 _ROUND_S = 0.02
 """Time between a peer's answers. Real peers send at intervals, too, and waking up for every
 datagram would take processor time from the daemon."""
-_TOKEN = 2.0**-10
-"""A weight that shows no more than that the peer hears."""
 
 
 class _Peer:
@@ -52,14 +49,7 @@ class _Peer:
         elif kind == self._kind:
             for update in body:
                 number = next(self._sequence[update.limit_id])
-                self._answers.append(replace(_hearing(update), sequence=number))
-
-
-def _hearing(update: Update) -> Update:
-    """The update of a sender that hears its receiver."""
-    if isinstance(update, PushsumUpdate) and not update.weight and update.limit_id != HEARTBEAT:
-        return replace(update, hears=True, weight=_TOKEN)
-    return replace(update, hears=True)
+                self._answers.append(replace(update, hears=True, sequence=number))
 
 
 def work() -> None:

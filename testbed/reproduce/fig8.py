@@ -141,8 +141,8 @@ def evaluate(results: Results) -> Finding:
         "The paper's 2.88 Kbps a limiter are kilobytes a second: 22.6 % of the limit at 490, not "
         "below 3 %. GRD fails to limit when almost nothing filters its rates, which is one "
         "reading of the paper's EWMA of 0.1. With ours (a tenth of the weight after a second) it "
-        "loses fairness rather than the limit. Push-sum compensates a lost update with the link's "
-        "next one, which comes after 163 intervals among 490 limiters; a lost update costs a tree "
+        "loses fairness rather than the limit. In push-sum the mass of a lost update comes with "
+        "the link's next one, after 163 intervals among 490 limiters; a lost update costs a tree "
         "nothing.",
         [
             Table(f"Branching {_USUAL}: aggregate over the limit, and Jain's index",

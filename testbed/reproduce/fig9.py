@@ -107,9 +107,7 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         ours,
-        "After a lost update push-sum begins a new epoch. In its first six intervals each limiter "
-        "keeps its last estimate, which causes most of FPS's bursts. With a tree one burst is "
-        "left, when the demand moves back to all ten (simulator).",
+        "With a tree one burst is left, when the demand moves back to all ten (simulator).",
         [Table("Medians over the runs", header, rows)],
     )
 

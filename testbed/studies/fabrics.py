@@ -74,8 +74,8 @@ def evaluate(results: Results) -> Finding:
     return Finding(
         checks,
         f"limiters' error of the total: {'; '.join(errors)}",
-        "The paper has only push-sum and shows no errors. Push-sum compensates a lost update with "
-        "the link's next one, which comes after 163 intervals among 490 limiters; a lost update "
+        "The paper has only push-sum and shows no errors. In push-sum the mass of a lost update "
+        "comes with the link's next one, after 163 intervals among 490 limiters; a lost update "
         "costs a tree nothing.",
         [Table("Fabrics under FPS, 50 ms, branching 3",
                ["fabric", "limiters", "loss", "error of the total", "aggregate", "highest 1 s",

@@ -12,7 +12,7 @@ import pytest
 from testbed.fabrics.fleet import Fleet, cycle, fleet, settling, start_up
 from testbed.sim.network import MS, Conditions
 
-from ..fleets.fabrics import error, push_sums, restless_error, set_members, worst_error
+from ..fleets.fabrics import push_sums, restless_error, set_members, worst_error
 
 FABRICS = ("mesh", "pushsum", "tree")
 FLEETS = [(fabric, size) for fabric in FABRICS for size in (2, 10, 50)]
@@ -95,35 +95,40 @@ def test_a_limiter_does_not_take_its_own_step_for_the_others_demand(
 
 
 # Root mean square errors that hold with room to spare; docs/gossip.md states what was measured.
-STEADY = {0.05: 0.02, 0.2: 0.06}
-RESTLESS = {0.0: 0.03, 0.05: 0.05, 0.2: 0.16}
+RESTLESS = {0.0: 0.03, 0.05: 0.04, 0.3: 0.06, 0.6: 0.12}
 
 
-@pytest.mark.parametrize("loss", STEADY)
-@pytest.mark.parametrize("size", [2, 10, 50])
-def test_push_sum_has_a_bounded_error_under_loss(size: int, loss: float) -> None:
-    """A fleet with steady demand."""
-    squares = []
-    for seed in range({2: 16, 10: 5, 50: 1}[size]):
+@pytest.mark.parametrize("loss", [0.0, 0.05, 0.3, 0.6])
+@pytest.mark.parametrize("size", [3, 10, 40])
+def test_push_sum_finds_the_total_under_loss(size: int, loss: float) -> None:
+    """No error stays. (At 60 % loss links break now and then, so that epochs begin.)"""
+    for seed in range(3):
         made = fleet("pushsum", size, seed, Conditions(loss=loss))
-        made.run(start_up("pushsum", size) + 20)
-        for _ in range(100):
-            made.run(1)
-            squares.append(error(made) ** 2)
-    assert math.sqrt(statistics.fmean(squares)) < STEADY[loss]
+        wait = 3 + cycle("pushsum", size) * loss / (1 - loss)
+        made.run(start_up("pushsum", size) + math.ceil(30 * wait))
+        if loss == 0.6:
+            reached = 1.0
+            for _ in range(600):
+                made.run(1)
+                totals = [fabric.mass.remote(size) + fabric.mass.own for fabric in push_sums(made)]
+                reached = min(reached, max(abs(total / made.total - 1) for total in totals))
+            assert reached < 0.02
+            continue
+        for fabric in push_sums(made):
+            assert fabric.mass.remote(size) + fabric.mass.own == pytest.approx(made.total, rel=1e-3)
 
 
 @pytest.mark.parametrize("loss", RESTLESS)
-@pytest.mark.parametrize("size", [2, 10, 50])
+@pytest.mark.parametrize("size", [3, 10, 40])
 def test_push_sum_has_a_bounded_error_under_loss_with_restless_demand(
     size: int, loss: float
 ) -> None:
-    """The weights must not stray: each change of demand would count for more or less for ever."""
+    """Each change of demand counts once for ever, so the weights must not stray."""
     errors = []
-    for seed in range({2: 12, 10: 4, 50: 1}[size]):
+    for seed in range({3: 12, 10: 4, 40: 2}[size]):
         made = fleet("pushsum", size, seed, Conditions(loss=loss))
-        made.run(start_up("pushsum", size) + 20)
-        errors.append(restless_error(made, {2: 300, 10: 200, 50: 100}[size], seed))
+        made.run(start_up("pushsum", size) + 300)
+        errors.append(restless_error(made, {3: 300, 10: 200, 40: 200}[size], seed))
     assert statistics.fmean(errors) < RESTLESS[loss]
 
 
@@ -136,7 +141,7 @@ def test_a_mesh_knows_a_steady_total_under_loss(size: int) -> None:
 
 
 def test_push_sum_is_unbiased_under_loss() -> None:
-    """The mean over many fleets of what they believe; the scatter of one is about 5 %."""
+    """The mean over many fleets of what they believe, while each fleet's demand changes at once."""
     believed = []
     for seed in range(30):
         made = fleet("pushsum", 6, seed, Conditions(loss=0.2))
@@ -230,7 +235,8 @@ def test_an_isolated_limiter_soon_knows_it_and_comes_back(
     assert made.views["l0"].connected == frozenset()
     made.run(3)
     made.network.heal()
-    made.run(3 * cycle(fabric, size) + 2 * settling(fabric, size))
+    patience = 4 if fabric == "pushsum" and loss else 2
+    made.run(3 * cycle(fabric, size) + patience * settling(fabric, size))
     assert worst_error(made) < (0.02 if loss == 0 else 0.25)
 
 
@@ -287,21 +293,10 @@ def test_halves_that_were_apart_become_one_again(fabric: str, loss: float) -> No
 
 
 @pytest.mark.parametrize(("size", "loss"), [(2, 0.2), (10, 0.2), (50, 0.2), (10, 0.4)])
-def test_epochs_do_not_storm(size: int, loss: float) -> None:
-    """An epoch lives for two settling times at any loss, and all agree on its number."""
+def test_loss_begins_no_epoch(size: int, loss: float) -> None:
     made = fleet("pushsum", size, 1, Conditions(loss=loss))
-    made.run(start_up("pushsum", size))
-    begun = 0
-    current = push_sums(made)[0].epoch
-    intervals = 150
-    for _ in range(intervals):
-        made.run(1)
-        now = push_sums(made)[0].epoch
-        begun += now != current
-        current = now
-    assert 3 <= begun <= intervals / (2 * settling("pushsum", size) - 2)
-    numbers = {fabric.epoch for fabric in push_sums(made)}
-    assert len(numbers) <= 2
+    made.run(start_up("pushsum", size) + 150)
+    assert {fabric.epoch for fabric in push_sums(made)} == {0}
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -322,6 +317,17 @@ def test_an_idle_fleet_is_exactly_zero(fabric: str, loss: float) -> None:
     assert all(view.connected for view in made.views.values())
     for fabric_ in push_sums(made):
         assert fabric_.mass.value == 0.0
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_push_sum_that_falls_idle_is_exactly_zero_soon(loss: float) -> None:
+    """Rests that rounding keeps end with an epoch, not a minute later."""
+    made = fleet("pushsum", 10, 1, Conditions(loss=loss))
+    made.run(400)
+    made.demand = dict.fromkeys(made.names, 0.0)
+    made.run(200)
+    assert all(view.remote == 0.0 for view in made.views.values())
+    assert all(fabric.quiet and fabric.mass.value == 0.0 for fabric in push_sums(made))
 
 
 def test_a_fleet_that_shrinks_and_grows_knows_its_total() -> None:

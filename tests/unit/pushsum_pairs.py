@@ -22,8 +22,10 @@ def publish(
     return fabric.publish(value, fabric.membership.targets(rng), now_ns)
 
 
-def update(sequence: int, value: float, weight: float, epoch: int = 0) -> PushsumUpdate:
-    return wire.pushsum(7, sequence, value, weight, epoch=epoch)
+def update(
+    sequence: int, value: float, weight: float, epoch: int = 0, *, hears: bool | None = None
+) -> PushsumUpdate:
+    return wire.pushsum(7, sequence, value, weight, epoch=epoch, hears=hears)
 
 
 def exchange(a: PushSum, b: PushSum, intervals: range, demand: dict[str, float]) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from drld.gossip.fabrics.pushsum import MAX_COPIES, PushSum, settling_intervals
+from drld.gossip.fabrics.pushsum import COUNTED, PushSum, settling_intervals
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import GlobalView, Quantity
 
@@ -20,12 +20,12 @@ def test_the_first_update_says_that_no_peer_is_heard() -> None:
     assert fabric.view(0) == GlobalView(remote=0.0, connected=frozenset(), age_ns=None)
 
 
-def test_a_peer_that_does_not_hear_the_limiter_gets_a_token() -> None:
+def test_a_peer_that_does_not_hear_the_limiter_gets_no_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.0), 0)
     (_, sent) = publish(fabric, 8.0, 0, Random(1))[0]
-    assert (sent.value, sent.weight) == (8.0 * 2**-20, 2**-20)
-    assert fabric.mass.weight == 1 - 2**-20
+    assert (sent.hears, sent.value, sent.weight) == (True, 0.0, 0.0)
+    assert fabric.mass.weight == 1
 
 
 def test_a_peer_that_hears_the_limiter_gets_a_share() -> None:
@@ -36,12 +36,32 @@ def test_a_peer_that_hears_the_limiter_gets_a_share() -> None:
     assert sent.value == pytest.approx(4.0, rel=1e-5)
 
 
+def test_an_update_has_the_sum_of_all_shares() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.0, hears=True), 0)
+    sums = [publish(fabric, 8.0, 0, Random(1))[0][1] for _ in range(3)]
+    assert [sent.weight for sent in sums] == [0.5, 0.75, 0.875]
+    assert [sent.value for sent in sums] == [4.0, 6.0, 7.0]
+    assert (fabric.mass.value, fabric.mass.weight) == (1.0, 0.125)
+
+
+def test_a_peer_that_stops_to_hear_the_limiter_is_told_the_sums_again() -> None:
+    fabric = push_sum()
+    fabric.receive("b", update(0, 0.0, 0.0, hears=True), 0)
+    publish(fabric, 8.0, 0, Random(1))
+    fabric.receive("b", update(1, 0.0, 0.0), TICK)
+    assert publish(fabric, 8.0, TICK, Random(1))[0][1].weight == 0.5
+    assert fabric.mass.weight == 0.5
+
+
 def test_a_silent_peer_gets_no_share() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 0.0, 0.1), 0)
     publish(fabric, 8.0, 0, Random(1))
     assert publish(fabric, 8.0, 4 * TICK, Random(1))[0][1].weight > 0.2
+    kept = fabric.mass.weight
     assert publish(fabric, 8.0, 4 * TICK + 1, Random(1))[0][1].weight == 0
+    assert fabric.mass.weight == kept
 
 
 def test_two_limiters_agree_as_soon_as_they_may() -> None:
@@ -95,22 +115,42 @@ def test_another_quantity_is_rejected() -> None:
     assert (fabric.links["b"].rejected, fabric.links["b"].received) == (1, 0)
 
 
-def test_a_gap_is_compensated() -> None:
+def test_the_mass_of_lost_updates_comes_with_the_next() -> None:
     fabric = push_sum()
     fabric.receive("b", update(0, 1.0, 0.25), 0)
-    fabric.receive("b", update(3, 1.0, 0.25), TICK)
-    assert (fabric.mass.value, fabric.mass.weight) == (4.0, 2.0)
-    fabric.receive("b", update(2, 1.0, 0.25), TICK)
-    assert (fabric.mass.value, fabric.mass.weight) == (4.0, 2.0)
+    fabric.receive("b", update(3, 5.0, 0.75), TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (5.0, 1.75)
+    fabric.receive("b", update(2, 4.0, 0.5), TICK)
+    fabric.receive("b", update(3, 5.0, 0.75), TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (5.0, 1.75)
     stats = fabric.links["b"]
     assert (stats.received, stats.lost, stats.late) == (2, 2, 1)
 
 
-def test_compensation_is_capped() -> None:
+def test_shares_are_smaller_while_updates_are_lost() -> None:
+    """The part of a share in what stays: 1 / (1 + lost updates for each that comes), and 1."""
     fabric = push_sum()
-    fabric.receive("b", update(0, 0.0, 0.25), 0)
-    fabric.receive("b", update(10, 1.0, 0.25), TICK)
-    assert fabric.mass.value == MAX_COPIES
+    for arrived in range(8 * COUNTED):
+        fabric.receive("b", update(4 * arrived, 0.0, 0.0, hears=True), arrived * TICK)
+    kept = fabric.mass.weight
+    now = 8 * COUNTED * TICK
+    (_, sent) = publish(fabric, 8.0, now, Random(1))[0]
+    assert sent.weight == pytest.approx(kept * 0.25 / 1.25, rel=1e-3)
+    for arrived in range(8 * COUNTED):
+        sequence = 32 * COUNTED + arrived
+        fabric.receive("b", update(sequence, 0.0, 0.0, hears=True), now + arrived * TICK)
+    kept = fabric.mass.weight
+    (_, more) = publish(fabric, 8.0, now + 8 * COUNTED * TICK, Random(1))[0]
+    assert more.weight - sent.weight == pytest.approx(kept / 2, rel=1e-3)
+
+
+def test_an_outage_is_not_taken_for_steady_loss() -> None:
+    fabric = push_sum()
+    for sequence in range(2 * COUNTED):
+        fabric.receive("b", update(sequence, 0.0, 0.0, hears=True), sequence * TICK)
+    fabric.receive("b", update(2 * COUNTED + 40, 0.0, 0.0, hears=True), (2 * COUNTED + 40) * TICK)
+    (_, sent) = publish(fabric, 8.0, (2 * COUNTED + 40) * TICK, Random(1))[0]
+    assert sent.weight == 0.5
 
 
 def fell_quiet() -> tuple[PushSum, PushSum, int]:

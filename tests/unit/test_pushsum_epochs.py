@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from drld.gossip.fabrics.membership import Timeouts
-from drld.gossip.fabrics.pushsum import EPOCH_LOSSES, PushSum, newer, settling_intervals
+from drld.gossip.fabrics.pushsum import COUNTED, PushSum, newer, settling_intervals
 from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
+from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import GlobalView
 
@@ -52,12 +53,44 @@ def test_settling_times_follow_from_size_and_branching(
     assert settling_intervals(members, branching) == intervals
 
 
-def test_half_of_a_gap_is_compensated_at_the_begin_of_an_epoch() -> None:
+def test_sums_begin_anew_in_each_epoch() -> None:
+    """So the first update of an epoch brings what was lost in it."""
     fabric = push_sum()
-    fabric.receive("b", update(0, 0.0, 0.25), 0)
-    fabric.receive("b", update(3, 1.0, 0.25, epoch=1), TICK)
+    fabric.receive("b", update(0, 9.0, 0.75), 0)
+    publish(fabric, 8.0, 0, Random(1))
+    fabric.receive("b", update(3, 4.0, 0.5, epoch=1), TICK)
     assert fabric.epoch == 1
-    assert (fabric.mass.value, fabric.mass.weight) == (2.0, 1.5)
+    assert (fabric.mass.value, fabric.mass.weight) == (12.0, 1.5)
+    ((_, sent),) = publish(fabric, 8.0, TICK, Random(1))
+    assert (sent.epoch, sent.weight) == (1, 0.5), "a half of what stays: one of two was lost"
+
+
+def test_sums_that_shrink_begin_an_epoch() -> None:
+    """The peer was in another epoch meanwhile, so what it had taken is in none."""
+    fabric = push_sum()
+    for sequence in range(20):
+        fabric.receive("b", update(sequence, 3.0, 0.75), sequence * TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (3.0, 1.75)
+    fabric.receive("b", update(20, 1.0, 0.5), 20 * TICK)
+    assert (fabric.mass.value, fabric.mass.weight) == (4.0, 2.25)
+    publish(fabric, 0.0, 20 * TICK, Random(1))
+    assert fabric.epoch == 1
+
+
+def test_a_rest_of_rounding_begins_an_epoch() -> None:
+    fabric = push_sum()
+    for interval in range(20):
+        fabric.receive("b", update(interval, 1e9 * interval, 0.5 * interval), interval * TICK)
+        publish(fabric, 1e9, interval * TICK, Random(1))
+    publish(fabric, 0.0, 20 * TICK, Random(1))
+    fabric.mass.value = 64.0
+    for interval in range(QUIET_ROUNDS - 2):
+        publish(fabric, 0.0, (21 + interval) * TICK, Random(1))
+    assert fabric.epoch == 0
+    for interval in range(2):
+        publish(fabric, 0.0, (30 + interval) * TICK, Random(1))
+    assert fabric.epoch == 1
+    assert fabric.mass.value == 0.0
 
 
 def test_a_newer_epoch_is_adopted_and_an_older_one_discarded() -> None:
@@ -110,14 +143,14 @@ def test_a_peer_that_is_gone_takes_its_mass_along() -> None:
     assert (a.mass.value, a.mass.weight) == (100.0, 1.0)
 
 
-def test_losses_begin_an_epoch_but_not_too_often() -> None:
+def test_epochs_do_not_begin_too_often() -> None:
+    """A peer whose sums shrink with each update."""
     fabric = push_sum()
     rng = Random(1)
     begun = []
-    sequence = 0
     for interval in range(60):
-        fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
-        sequence += EPOCH_LOSSES + 1
+        made = update(interval, 0.0, 0.1 / (interval + 1), fabric.epoch)
+        fabric.receive("b", made, interval * TICK)
         epoch = fabric.epoch
         publish(fabric, 1.0, interval * TICK, rng)
         if fabric.epoch != epoch:
@@ -126,16 +159,21 @@ def test_losses_begin_an_epoch_but_not_too_often() -> None:
     assert {b - a for a, b in itertools.pairwise(begun)} == {2 * settling_intervals(2, 1)}
 
 
-def test_losses_count_in_their_own_epoch_only() -> None:
-    fabric = push_sum()
-    rng = Random(1)
-    fabric.receive("b", update(0, 0.0, 0.1), 0)
-    fabric.receive("b", update(1 + EPOCH_LOSSES, 0.0, 0.1), 0)
-    for interval in range(50):
-        sequence = 2 + EPOCH_LOSSES + interval
-        fabric.receive("b", update(sequence, 0.0, 0.1, fabric.epoch), interval * TICK)
-        publish(fabric, 1.0, interval * TICK, rng)
-    assert fabric.epoch == 1
+def test_an_epoch_settles_later_if_updates_are_lost() -> None:
+    """Three of four are lost: a share waits for four intervals instead of one."""
+    a, _ = acquainted()
+    for arrived in range(8 * COUNTED):
+        now = (10 + arrived) * TICK
+        a.receive("b", update(10 + 4 * arrived, 7.0, 0.75), now)
+        a.view(now)
+    begun = 10 + 8 * COUNTED
+    sequence = 10 + 32 * COUNTED
+    late = 4 * settling_intervals(2, 1)
+    for interval in range(begun, begun + late):
+        a.receive("b", update(sequence + 4 * (interval - begun), 9.0, 0.5, 1), interval * TICK)
+        assert a.view(interval * TICK).age_ns == (interval - begun) * TICK
+    a.receive("b", update(sequence + 4 * late, 9.0, 0.5, 1), (begun + late) * TICK)
+    assert a.view((begun + late) * TICK).age_ns == 0
 
 
 def test_a_restarted_peer_begins_an_epoch() -> None:
@@ -186,7 +224,7 @@ def test_mass_beyond_the_wire_begins_an_epoch() -> None:
     assert fabric.epoch == 1
     assert sent.weight == 0.5
     for sequence in range(4, 8):
-        fabric.receive("b", update(sequence, -MAX_VALUE, 0.1, epoch=1), TICK)
+        fabric.receive("b", update(sequence, -MAX_VALUE, 0.8 - 0.1 * sequence, epoch=1), TICK)
     assert publish(fabric, 3.0, TICK, Random(1))[0][1].epoch == 2
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drld.gossip.fabrics.pushsum_pair import MIN_WEIGHT, RESOLUTION, Mass, Pair
+from drld.gossip.fabrics.pushsum_pair import MIN_WEIGHT, NOTHING, RESOLUTION, Mass, Pair
 from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 
@@ -15,16 +15,41 @@ def mass(own: float) -> Mass:
 
 def test_shares_are_equal_and_exact() -> None:
     pool = mass(0.3)
-    share, token = pool.split(2, 1)
-    assert share == Pair(to_float32(0.3 / 3), to_float32(1 / 3))
-    assert token == Pair(to_float32(0.3 * 2**-20), 2**-20)
-    assert pool.value == 0.3 - 2 * share.value - token.value
-    assert pool.weight == 1 - 2 * share.weight - token.weight
+    first, second = pool.split([NOTHING, NOTHING])
+    assert first == second
+    assert first.weight < 1 / 3 < first.weight + 2**-25, "the largest float32 below 1/3"
+    assert first.value == to_float32(0.3 * first.weight)
+    assert pool.value == 0.3 - 2 * first.value
+    assert pool.weight == 1 - 2 * first.weight
+
+
+def test_a_share_is_added_to_the_sums_of_its_link() -> None:
+    pool = mass(8.0)
+    assert pool.split([Pair(3.0, 0.5), Pair(-1.0, 0.25)], 0.5) == [Pair(5.0, 0.75), Pair(1.0, 0.5)]
+    assert (pool.value, pool.weight) == (4.0, 0.5)
+
+
+def test_rounding_does_not_change_the_ratio() -> None:
+    """Half of the weight is below a unit of the sum, so nothing leaves, of the value neither."""
+    pool = mass(8.0)
+    sums = Pair(1e9, 2.0**19)
+    pool.weight = 2.0**-6
+    assert pool.split([sums]) == [sums]
+    assert (pool.value, pool.weight) == (8.0, 2.0**-6)
+
+
+@pytest.mark.parametrize(("rest", "stuck"), [(0.0, False), (1e-4, True), (-1e-4, True), (1, False)])
+def test_a_rest_that_rounding_keeps_is_told_from_demand(rest: float, stuck: bool) -> None:
+    pool = mass(1e6)
+    pool.split([Pair(1e6, 1.0)])
+    pool.change_own(0.0)
+    pool.value = rest
+    assert pool.stuck == stuck
 
 
 def test_one_limiter_alone_has_no_remote_demand() -> None:
     pool = mass(5.0)
-    assert pool.split(0, 0)[0].value == 5.0
+    assert pool.split([]) == []
     assert (pool.value, pool.weight) == (5.0, 1.0)
     assert pool.remote(1) == 0.0
 
@@ -41,7 +66,7 @@ def test_remote_is_the_mean_for_each_without_the_own(
     own: float, added: Pair, value: float, remote: float
 ) -> None:
     pool = mass(own)
-    pool.split(1, 0)
+    pool.split([NOTHING])
     pool.add(added, peers=1)
     assert (pool.value, pool.weight) == (value, 0.5 + added.weight)
     assert pool.remote(2) == remote
@@ -57,7 +82,7 @@ def test_a_demand_below_the_resolution_is_zero() -> None:
 
 def test_a_fresh_start_keeps_the_own_demand() -> None:
     pool = mass(10.0)
-    pool.split(3, 0)
+    pool.split([NOTHING] * 3)
     pool.add(Pair(70.0, 2.0), peers=4)
     pool.restart()
     assert (pool.own, pool.value, pool.weight) == (10.0, 10.0, 1.0)
@@ -82,8 +107,8 @@ def test_a_pair_is_sound_if_it_can_be_believed(pair: Pair, sound: bool) -> None:
 def test_a_weight_that_withers_is_not_sound() -> None:
     pool = mass(0.0)
     for _ in range(64):
-        pool.split(1, 0)
+        pool.split([NOTHING])
     assert pool.weight == MIN_WEIGHT
     assert pool.sound
-    pool.split(1, 0)
+    pool.split([NOTHING])
     assert not pool.sound

@@ -5,34 +5,36 @@ arithmetic of the (value, weight) pair. This file decides how much of it a peer 
 limiters restart from their own demand.
 
 Theory of operation. Once an interval, a limiter adds the change of its demand to its value. It
-splits its pair into equal shares, keeps one, and sends one to each of the round's `branching`
-targets. Each link is used once a cycle (`fabrics.membership`). That bounds the time to compensate a
-loss and to notice a death. The remote demand is the mean, value / weight, times the number of
-limiters, less the own demand. The number has this limiter, the connected ones, and those whose
-demand still counts.
+splits its pair into equal shares, keeps one, and gives one to each of the round's `branching`
+targets. Each link is used once a cycle (`fabrics.membership`). That bounds the time until a lost
+share comes, or a death is noticed. The remote demand is the mean, value / weight, times the number
+of limiters (this one, the connected ones, those whose demand still counts), less the own demand.
 
-Mass. Value and weight are *mass*; mass sent to a dead peer is lost. So a limiter gives a full share
-only to a peer that it hears and that hears it. A peer that it hears, but that denies hearing it,
-gets a token. A peer that it does not hear gets zero.
+Mass. Value and weight are *mass*. The fleet's sums must not change when an update is lost, repeated
+or overtaken. So an update carries the *running sums* of all shares that went over its link in this
+epoch (Vaidya, Hadjicostis, Dominguez-Garcia: "Robust average consensus over packet dropping links",
+2012). The receiver adds their growth since the last update that it accepted. Mass of a lost update
+comes with the next one. Only mass sent to a dead peer is lost, so a limiter gives shares only to a
+peer that it hears and that hears it. The paper (section 4.2, quoted in `wire.sequence`) counts the
+newest pair once more for each lost one. The sum of the weights then strays, and with it the effect
+of changes of demand.
 
-Loss (section 4.2, quoted in `wire.sequence`). After a gap of n updates, the newest pair counts
-n + 1 times, `MAX_COPIES` at most (longer outages lose tokens, not shares). If the pair is the
-peer's first of an epoch, half of the gap counts as lost in that epoch. This keeps the ratio right,
-because the lost pairs and the newest one have nearly the same ratio. It does not keep the sum of
-the weights, W: a share is missing for a cycle, and its replacement is not quite equal. Every later
-change of demand then counts N / W times. Only a new epoch corrects that.
+Mass under way. A lost share waits for the link's next turn, a cycle of C intervals. With r lost
+updates for each that arrives, it waits C r intervals on average. With shares as large as without
+loss, nearly all mass would be under way, and a change of demand would meet a tiny weight. So a
+share is 1 / (1 + C r) of what the limiter keeps; r is counted on the updates that come (`_losses`).
 
-Epochs. In a new epoch every limiter restarts: value = own demand, weight = 1. Pairs of an older
-epoch are discarded. A newer epoch (serial arithmetic on 4 bits) is adopted at once. Until the new
-ratio has settled (`settling_intervals`), the last estimate of the old epoch holds. A limiter begins
-an epoch
+Epochs. A new epoch restarts every limiter: value = own demand, weight = 1, sums of 0. Sums of older
+epochs are discarded. A newer epoch (serial arithmetic on 4 bits) is adopted at once. Until the new
+ratio has settled (`settling_intervals` times 1 + C r, a quarter of an epoch at most), the last
+estimate of the old epoch holds. A limiter begins an epoch
 
 - when mass is in the pool without its limiter, or was lost: a peer that exchanged mass in this
-  epoch no longer counts, was removed, or has restarted;
-- when it has itself counted `EPOCH_LOSSES` lost updates in this epoch (see above);
-- when the present epoch is `EPOCH_INTERVALS` old, so that any other error (such as a restart that
-  did not show) ends in bounded time;
-- when its pair is too large or too small for the wire.
+  epoch no longer counts, was removed, has restarted, or has left the epoch and joined it again (its
+  sums have shrunk);
+- when for `QUIET_ROUNDS` it has had no demand but what may be a rest that rounding keeps;
+- when the epoch is `EPOCH_INTERVALS` old: any other error ends, and float32 carries the sums;
+- when its pair or sums are too large or too small for the wire.
 
 A peer that joins needs no epoch: it adopts the current one, and adds its own demand and weight.
 
@@ -46,12 +48,12 @@ Quiescence. A limiter stops sending after `QUIET_ROUNDS` in which its own demand
 demand were zero. If all limiters are quiescent, all know the total: zero. So the first demand after
 that begins an epoch of zeros. It has settled already for each limiter that is quiescent when it
 adopts the epoch. The membership must have been steady, or a peer may not have had its turn.
-A quiescent limiter that receives a pair of an older epoch answers, so that the sender learns of the
+A quiescent limiter that receives sums of an older epoch answers, so that the sender learns of the
 newer epoch.
 
-Invariants, without loss and within one epoch, summed over limiters and packets in flight: the
-values are the sum of the demands. The weights are N, to within the rounding of doubles. An idle
-fleet believes exactly zero.
+Invariants, in an epoch without deaths and restarts, whatever happens to updates. Summed over
+limiters and links (what was given, less what was taken), the values are the sum of the demands, and
+the weights are N, to within the rounding of doubles. An idle fleet believes exactly zero.
 """
 
 from __future__ import annotations
@@ -69,12 +71,12 @@ from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.gossip.wire.update_codec import MAX_VALUE
 from drld.model import HEARTBEAT, GlobalView, Quantity
 
-MAX_COPIES = 8.0
-"""The most times that a pair counts, with the lost pairs before it."""
-EPOCH_LOSSES = 2
-"""Lost updates that a limiter counts before it begins a new epoch."""
 EPOCH_INTERVALS = 1200
 """The age at which an epoch ends: a minute, with intervals of 50 ms."""
+COUNTED = 64
+"""The number of latest updates in which losses are counted, about."""
+MOST_LOST = 8
+"""The longest gap that counts; a longer one is an outage."""
 
 
 def newer(epoch: int, reference: int) -> bool:
@@ -125,12 +127,16 @@ class PushsumMembership(Membership):
 
 @dataclass(slots=True)
 class _Peer(Link):
-    """A peer, and the newest of the limiter's epochs in which mass passed (`_generation`)."""
+    """A peer, and the running sums each way, of the limiter's epoch that has the number."""
 
     generation: int = -1
-    """The newest epoch in which the peer sent the limiter mass."""
+    """The newest epoch (`_generation`) in which the peer told its sums."""
+    taken: Pair = NOTHING
+    """Its newest sums in that epoch."""
     given: int = -1
-    """The newest epoch in which the limiter sent the peer mass."""
+    """The newest epoch in which the limiter gave the peer a share."""
+    told: Pair = NOTHING
+    """The sums of all shares in that epoch."""
 
 
 class PushSum(Fabric[_Peer]):
@@ -152,10 +158,14 @@ class PushSum(Fabric[_Peer]):
         """Time at which this limiter began or joined the epoch; None before the first."""
         self._anchored = False
         """Whether other limiters are in this epoch."""
+        self._stuck = 0
+        """Consecutive rounds without own demand, in which the value may be a rest of rounding."""
+        self._came = 0
+        """Updates that came, `COUNTED` at most."""
+        self._losses = 0.0
+        """Lost updates for each that came, on average over about so many."""
         self._tainted = False
         """Whether the pool has mass of a removed peer, or of an earlier life of a peer."""
-        self._lost = 0
-        """Updates lost in this epoch."""
         self._held: tuple[float, int] | None = None
         """The last settled estimate of the remote demand, and its time, ns."""
         self._zeros = QUIET_ROUNDS
@@ -170,9 +180,10 @@ class PushSum(Fabric[_Peer]):
     def news_ns(self) -> int:
         """See `Fabric.news_ns`: the time in which mass spreads to about one per cent.
 
-        That is a settling time without the two intervals in which a new epoch reaches all.
+        That is a settling time without loss, less the two intervals in which a new epoch reaches
+        all. Loss makes news older.
         """
-        return self._settling_ns - 2 * self.membership.interval_ns
+        return self._settling(self._reached) - 2 * self.membership.interval_ns
 
     @property
     def detection_ns(self) -> int:
@@ -204,23 +215,22 @@ class PushSum(Fabric[_Peer]):
             return []
         else:
             self._zeros += 1
+        self.mass.change_own(value)
+        self._stuck = 0 if value or not self.mass.stuck else self._stuck + 1
         if self._epoch_is_due(now_ns):
             self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
-        self.mass.change_own(value)
         membership = self.membership
-        full = [membership.both_ways(peer, now_ns) for peer in targets]
-        heard = [membership.fresh(peer, now_ns) for peer in targets]
-        share, token = self.mass.split(sum(full), sum(heard) - sum(full))
-        for peer, is_full in zip(targets, full, strict=True):
-            if is_full:
-                self._link(peer).given = self._generation
-        return [
-            (peer, self._update(peer, share if is_full else token if is_heard else NOTHING))
-            for peer, is_full, is_heard in zip(targets, full, heard, strict=True)
-        ]
+        links = [self._link(peer) for peer in targets if membership.both_ways(peer, now_ns)]
+        for link in links:
+            if link.given != self._generation:
+                link.given, link.told = self._generation, NOTHING
+        sums = self.mass.split([link.told for link in links], 1 / self._wait)
+        for link, told in zip(links, sums, strict=True):
+            link.told = told
+        return [(peer, self._update(peer, membership.fresh(peer, now_ns))) for peer in targets]
 
     def receive(self, peer: str, update: PushsumUpdate, now_ns: int) -> None:
-        """See `Fabric.receive`: add a peer's share, several times after a loss."""
+        """See `Fabric.receive`: add what the peer's sums have grown by."""
         if update.quantity is not self.quantity:
             self._reject(peer, update, now_ns)
             return
@@ -228,6 +238,9 @@ class PushSum(Fabric[_Peer]):
         lost = self._accept(peer, link, update, now_ns)
         if lost is None:
             return
+        if lost <= MOST_LOST:
+            self._came = min(self._came + 1, COUNTED)
+            self._losses += (lost - self._losses) / self._came
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
         elif update.hears and newer(update.epoch, self.epoch):
@@ -237,12 +250,13 @@ class PushSum(Fabric[_Peer]):
         if update.epoch != self.epoch:
             self._zeros = min(self._zeros, QUIET_ROUNDS - 1)
             return
-        self._lost += lost
-        copies = min(1 + (lost if link.generation == self._generation else lost / 2), MAX_COPIES)
-        link.generation = self._generation
-        self.mass.add(
-            Pair(copies * update.value, copies * update.weight), len(self.membership.peers)
-        )
+        taken = link.taken if link.generation == self._generation else NOTHING
+        sums = Pair(update.value, update.weight)
+        if sums.weight < taken.weight:  # It has left the epoch, and joined it again.
+            self._tainted, taken = True, NOTHING
+        link.generation, link.taken = self._generation, sums
+        growth = Pair(sums.value - taken.value, sums.weight - taken.weight)
+        self.mass.add(growth, len(self.membership.peers))
         if self._others_want:
             self._zeros = 0
 
@@ -250,7 +264,9 @@ class PushSum(Fabric[_Peer]):
         """See `Fabric.on_session`; the mass of the peer's last life belongs to no limiter now."""
         super().on_session(peer)
         link = self._links.get(peer)
-        self._tainted |= link is not None and self._generation in (link.generation, link.given)
+        if link is not None:
+            self._tainted |= self._generation in (link.generation, link.given)
+            link.generation = link.given = -1
 
     def view(self, now_ns: int) -> GlobalView:
         """See `Fabric.view`: the mean times the number of limiters, less the own demand.
@@ -288,15 +304,17 @@ class PushSum(Fabric[_Peer]):
         members = len(self.membership.peers) + 1
         return members * abs(self.mass.value - self.mass.own) >= RESOLUTION * self.mass.weight
 
-    def _update(self, peer: str, pair: Pair) -> PushsumUpdate:
+    def _update(self, peer: str, hears: bool) -> PushsumUpdate:
+        link = self._link(peer)
+        sums = link.told if hears and link.given == self._generation else NOTHING
         return PushsumUpdate(
             limit_id=self.limit_id,
-            sequence=self._link(peer).sequences.take(),
+            sequence=link.sequences.take(),
             quantity=self.quantity,
-            hears=pair is not NOTHING,
-            value=pair.value,
+            hears=hears,
+            value=sums.value,
             epoch=self.epoch,
-            weight=pair.weight,
+            weight=sums.weight,
         )
 
     def _look_around(self, now_ns: int) -> None:
@@ -334,7 +352,7 @@ class PushSum(Fabric[_Peer]):
         age_ns = now_ns - self._epoch_ns
         if age_ns >= EPOCH_INTERVALS * self.membership.interval_ns:
             return True
-        due = self._tainted or self._lost >= EPOCH_LOSSES
+        due = self._tainted or self._stuck >= QUIET_ROUNDS
         return due and age_ns >= 2 * self._settling_ns
 
     def _members(self, now_ns: int) -> int:
@@ -350,7 +368,6 @@ class PushSum(Fabric[_Peer]):
         self._epoch_ns = self._beginning_ns(now_ns)
         self._generation += 1
         self._tainted = False
-        self._lost = 0
         self.mass.restart()
 
     def _beginning_ns(self, now_ns: int) -> int:
@@ -362,11 +379,19 @@ class PushSum(Fabric[_Peer]):
         return self.quiet and self.membership.steady(now_ns)
 
     @property
+    def _wait(self) -> float:
+        """The time for which a share waits on average, with the interval in which it goes out."""
+        membership = self.membership
+        return 1 + len(membership.peers) / membership.branching * self._losses
+
+    @property
     def _settling_ns(self) -> int:
-        return self._settling(self._reached)
+        longest_ns = EPOCH_INTERVALS // 4 * self.membership.interval_ns
+        lossless_ns = self._settling(self._reached)
+        return max(lossless_ns, min(round(lossless_ns * self._wait), longest_ns))
 
     def _settling(self, connected: int) -> int:
-        """The time until an epoch settles if `connected` peers are connected, ns."""
+        """The time until an epoch settles without loss, if `connected` peers are connected, ns."""
         membership = self.membership
         peers = len(membership.peers)
         branching = membership.branching * max(1, connected) / max(1, peers)

@@ -21,28 +21,35 @@ times until it has spread. Two numbers correct this for the limiter's own change
 With two limiters and no delay, this is exact one interval after a change. Without it, a limiter of
 fifty would read a tenth of its own demand as a remote demand of five times its own.
 
-Invariants. A split takes out exactly the float32 pairs that the wire carries (a double minus a
-float32 share of it is exact). So mass is conserved, but for the rounding of sums of doubles. The
-weight stays above zero, because a split keeps a part. Zero stays exactly zero.
+Running sums (`fabrics.pushsum`). A share goes out as the sum of all shares of its link in this
+epoch, in float32. The weight of the new sum is rounded down, so the split keeps a part. The share
+is the difference that the wire carries, and what rounding leaves stays here. The value of the share
+is in proportion to its weight, so rounded weights do not change the ratio. An epoch has at most
+1,200 shares a link, so a share is rounded by at most 1,200 * 2**-24 of it: 7e-5.
+
+Invariants. Mass is conserved, but for the rounding of doubles. The weight stays above zero. Zero
+stays exactly zero.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from drld.gossip.fabrics.pushsum_update import MAX_WEIGHT
 from drld.gossip.wire.update_codec import MAX_VALUE, to_float32
 
-TOKEN = 2.0**-20
-"""The fraction of the pair in a token, which costs nothing if it is lost."""
 RESOLUTION = 2.0**-10
 """A remote demand below this, in bytes/s or flows, is rounding, and counts as zero."""
 MIN_WEIGHT = 2.0**-64
 """The least weight of a pair: far above the least float32, 2**-126. Below it a new epoch begins."""
+ROUNDING = 2.0**-20
+"""A value / weight below this part of the largest sum may be what rounding keeps from leaving."""
 
 
 class Pair(NamedTuple):
-    """The part of a pair that one update carries."""
+    """A value and its weight."""
 
     value: float
     weight: float
@@ -54,7 +61,7 @@ NOTHING = Pair(0.0, 0.0)
 class Mass:
     """The pair of one limiter."""
 
-    __slots__ = ("_kept_weight", "_unmixed", "_unreflected", "own", "value", "weight")
+    __slots__ = ("_kept_weight", "_sums", "_unmixed", "_unreflected", "own", "value", "weight")
 
     def __init__(self) -> None:
         self.own = 0.0
@@ -65,6 +72,8 @@ class Mass:
         """Begin an epoch: forget the mass that came from other limiters."""
         self.value = self._unmixed = self._unreflected = self.own
         self.weight = self._kept_weight = 1.0
+        self._sums = NOTHING
+        """The largest running sums in this epoch, without signs."""
 
     def change_own(self, own: float) -> None:
         """Add the change of the own demand, whose new value is `own`."""
@@ -74,19 +83,25 @@ class Mass:
         self._unmixed += change
         self._unreflected += change
 
-    def split(self, shares: int, tokens: int) -> tuple[Pair, Pair]:
-        """Take out `shares` shares, as large as the one that stays, and `tokens` tokens.
+    def split(self, told: Sequence[Pair], part: float = 1.0) -> list[Pair]:
+        """Give some peers a share each, `part` of what stays.
 
-        Returns one share and one token, as the wire carries them.
+        `told` are the running sums of their links; returns the new ones, as the wire carries them.
         """
         before = self.weight
-        share = self._rounded(1 / (1 + shares))
-        token = self._rounded(TOKEN)
-        self.value -= shares * share.value + tokens * token.value
-        self.weight -= shares * share.weight + tokens * token.weight
+        share = before * part / (1 + part * len(told))
+        ratio = self.value / before
+        sums = []
+        for old in told:
+            weight = _rounded_down(old.weight + share)
+            new = Pair(to_float32(old.value + ratio * (weight - old.weight)), weight)
+            self.value -= new.value - old.value
+            self.weight -= new.weight - old.weight
+            self._sums = Pair(max(self._sums.value, abs(new.value)), max(self._sums.weight, weight))
+            sums.append(new)
         self._unmixed *= self.weight / before
         self._kept_weight = self.weight
-        return share, token
+        return sums
 
     def add(self, pair: Pair, peers: int) -> None:
         """Add a pair from one of `peers` peers."""
@@ -104,8 +119,23 @@ class Mass:
 
     @property
     def sound(self) -> bool:
-        """Whether the pair is within the bounds of the wire."""
-        return abs(self.value) <= MAX_VALUE and MIN_WEIGHT <= self.weight <= MAX_WEIGHT
+        """Whether the pair, and running sums with it, are within the bounds of the wire."""
+        return (
+            self._sums.value + abs(self.value) <= MAX_VALUE
+            and self._sums.weight + self.weight <= MAX_WEIGHT
+            and self.weight >= MIN_WEIGHT
+        )
 
-    def _rounded(self, fraction: float) -> Pair:
-        return Pair(to_float32(self.value * fraction), to_float32(self.weight * fraction))
+    @property
+    def stuck(self) -> bool:
+        """Whether the value may be a rest that rounding keeps from leaving.
+
+        A share stays if it is less than half a unit of its sum, which is up to 2**-24 of that.
+        """
+        return 0 < abs(self.value) <= ROUNDING * self._sums.value * self.weight
+
+
+def _rounded_down(number: float) -> float:
+    """The largest number up to this positive one that the wire can carry."""
+    unit = 2.0 ** (math.frexp(number)[1] - 24)
+    return math.floor(number / unit) * unit

@@ -19,13 +19,17 @@ MAX_WEIGHT = 2.0**20
 
 @record(frozen=True, slots=True)
 class PushsumUpdate(Update):
-    """An update in push-sum. Its value is a part of the sender's value, and may be negative."""
+    """An update in push-sum: the running sums of its link (`fabrics.pushsum`).
+
+    Its value is the sum of all that the sender has given the receiver of its value in the epoch,
+    and may be negative.
+    """
 
     epoch: int
     """The epoch of value and weight, below `EPOCH_MODULUS`."""
     weight: float
-    """A part of the sender's weight; 0 in a heartbeat, and to a peer that the sender does not
-    hear."""
+    """The same sum of the sender's weight; 0 in a heartbeat, and to a peer that the sender does
+    not hear."""
 
 
 class _PushsumCodec(UpdateCodec[PushsumUpdate]):
@@ -41,11 +45,11 @@ class _PushsumCodec(UpdateCodec[PushsumUpdate]):
         if not 0 <= update.weight <= MAX_WEIGHT:
             return "weight", f"must be from 0 to {MAX_WEIGHT:g} (got {update.weight})"
         carries = update.hears and update.limit_id != HEARTBEAT
-        if carries != (update.weight > 0):
-            expected = "above 0" if carries else "0 in a heartbeat, or without `hears`"
-            return "weight", f"must be {expected} (got {update.weight})"
+        if update.weight and not carries:
+            return "weight", f"must be 0 in a heartbeat, or without `hears` (got {update.weight})"
         return None
 
 
-PUSHSUM = _PushsumCodec(0, (("epoch", 4),), Word("f", (("weight", 32),)))
+PUSHSUM = _PushsumCodec(9, (("epoch", 4),), Word("f", (("weight", 32),)))
+"""Kind 0 was that of updates with single shares; a daemon of that time refuses this one."""
 register(PUSHSUM)

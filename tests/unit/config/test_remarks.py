@@ -39,17 +39,6 @@ def test_a_fleet_of_one_draws_no_remark_on_intervals() -> None:
     assert remarks(alone) == []
 
 
-def test_push_sum_in_a_fleet_draws_a_remark_as_loss_biases_its_sums() -> None:
-    pushsum = '[gossip]\nfabric = "pushsum"\n'
-    assert remarks(GOOD + pushsum.replace("pushsum", "mesh")) == []
-    assert remarks(GOOD + pushsum) == [
-        "gossip.fabric: pushsum: while updates are lost, the fleet may exceed its limits: use "
-        "tree or mesh (docs/gossip.md)"
-    ]
-    alone = GOOD.replace('[[peer]]\nname = "lim2"\naddress = "10.0.0.2:7946"\n', "")
-    assert remarks(alone + pushsum) == []
-
-
 def test_a_burst_below_a_quarter_of_a_second_draws_a_remark() -> None:
     assert remarks(SHALLOW) == [SHALLOW_REMARK]
     assert remarks(SHALLOW.replace("75kB", "312499B")) == [SHALLOW_REMARK]
