@@ -21,6 +21,7 @@ from enum import Enum
 
 from drld.errors import FrameError
 from drld.messages import proxy_header
+from drld.messages.frame import Client
 from drld.messages.front.deadlines import Deadline
 from drld.messages.front.link import Link
 from drld.messages.front.reactor import Handler, OwnReactor
@@ -137,19 +138,21 @@ class BrokerEnd:
         self.returns.pings += 1
 
     def keep_alive(
-        self, seconds: int, needed: Callable[[], bool], sent: Callable[[], None]
+        self, client: Client | None, needed: Callable[[], bool], sent: Callable[[], None]
     ) -> None:
         """Show the broker that the client is there, as long as that is needed.
 
         Args:
-            seconds: the keep-alive that the client has told the broker, 0: there is none; one of
-                the broker's own takes its place.
+            client: the client's own words, with its keep-alive; one of the broker's own takes its
+                place. None: the client has said none yet.
             needed: whether frames of the client's still wait.
             sent: is called when a ping is to be sent in this turn.
         """
-        if self.returns.keep_alive_s is not None:
-            seconds = self.returns.keep_alive_s
-        if self._ping_due is not None or not seconds or not self._protocol.keep_alive:
+        if client is None or not self.returns.accepted or not self._protocol.keep_alive:
+            return
+        own = self.returns.keep_alive_s
+        seconds = client.keep_alive_s if own is None else own
+        if self._ping_due is not None or not seconds or not needed():
             return
 
         def due() -> None:
@@ -157,7 +160,7 @@ class BrokerEnd:
             if needed() and not self.ended:
                 self.ping()
                 sent()
-                self.keep_alive(seconds, needed, sent)
+                self.keep_alive(client, needed, sent)
 
         self._ping_due = self._reactor.after(seconds * NS_PER_S // 4, due)
 

@@ -31,7 +31,7 @@ from drld.messages.front.arrival import Stamps
 from drld.messages.front.broker_end import BrokerEnd, Phase
 from drld.messages.front.client_end import ClientEnd
 from drld.messages.front.client_stream import ClientStream
-from drld.messages.front.hand_over import HandOver
+from drld.messages.front.hand_over import HandOver, hand_over
 from drld.messages.front.link import READ_BYTES
 from drld.messages.front.memory import MOST_QUEUED, Share
 from drld.messages.front.opening import STRANGER_BYTES, Opening, more_than_connect
@@ -184,10 +184,10 @@ class Connection:
         up = self.lane.held_bytes + broker.link.queued
         down = client.link.queued + broker.returns.held
         if share.count(up + begun + down):
-            self._show_presence()
+            broker.keep_alive(self.lane.client, self._busy, self.look)
         if begun:
             self._patience.frame(self.reader.offset, self._begun)
-            up += begun if self._strange else 0  # See `Share.decide`.
+            up += 0 if broker.returns.accepted else begun  # See `Share.decide`.
         if client.answered:
             client.answered = min(client.answered, down)
         share.decide(up, begun, max(broker.link.queued, client.answered))
@@ -280,13 +280,16 @@ class Connection:
         if self.client.stream.shakes and not self._shared.pump.shakes():
             self.look()
             return
-        frames = self.client.receive(STRANGER_BYTES if self._strange else READ_BYTES)
+        most = READ_BYTES if self.broker.returns.accepted else STRANGER_BYTES
+        frames = self.client.receive(most)
         if frames is not None:
             self._frames = frames
             self.take()
         elif self._leaving and not self.client.ended:
             self.client.ended = True
-            self._part()
+            self._hand_over = hand_over(
+                self._shared.protocol, self.lane.client, self.client, self.broker
+            )
         self.look()
 
     def _begun(self) -> int | None:
@@ -348,23 +351,11 @@ class Connection:
         self.broker.phase = Phase.ENDED
         self.look()
 
-    def _show_presence(self) -> None:
-        """Have drld ping the broker in the client's place while that is needed."""
-        client = self.lane.client
-        if client is not None and self.broker.returns.accepted and self._busy():
-            self.broker.keep_alive(client.keep_alive_s, self._busy, self.look)
-
     def _busy(self) -> bool:
         """Whether the broker may hear nothing of a client that sends frames."""
         return bool(len(self.lane) or self.client.stream.held)
 
     # The end
-
-    def _part(self) -> None:
-        """Prepare the end that drld makes itself, where the broker could take it for a death."""
-        client, shared = self.lane.client, self._shared
-        if client is not None and shared.protocol.farewell and self.broker.returns.accepted:
-            self._hand_over = HandOver(shared.protocol, client, self.client, self.broker)
 
     def _end(self) -> None:
         """Do what is left to do when a side has ended."""
@@ -395,11 +386,6 @@ class Connection:
 
     def _lose(self) -> None:
         self._shared.journal.counts["undelivered"] += self._shared.pump.gate.lose(self.lane)
-
-    @property
-    def _strange(self) -> bool:
-        """Whether the broker has not accepted the client yet."""
-        return self._opening is not None and not self.broker.returns.accepted
 
     @property
     def _waiting(self) -> bool:

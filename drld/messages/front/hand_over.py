@@ -75,3 +75,12 @@ class HandOver:
                 for frame in frames:
                     if frame.data[:1] == self._farewell[:1]:
                         self._last = frame.data
+
+
+def hand_over(
+    protocol: Protocol, words: Client | None, client: ClientEnd, broker: BrokerEnd
+) -> HandOver | None:
+    """Begin to part from a client; None: its broker cannot take the end for a death."""
+    if words is None or not protocol.farewell or not broker.returns.accepted:
+        return None
+    return HandOver(protocol, words, client, broker)
