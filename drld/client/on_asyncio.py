@@ -159,6 +159,8 @@ class _Connection(asyncio.Protocol):
         found: list[Answer] = []
         # A part waits for the answers to the one before, so that other calls come between.
         for chunk in chunks(questions):
+            if self.ended:  # Another call has ended it since the last part.
+                raise ConnectionError("it has ended the connection")
             exchange = Exchange(self.conversation, availability, chunk, monotonic_ns())
             self._transport.write(exchange.data)
             if exchange.missing:

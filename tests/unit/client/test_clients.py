@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,13 +17,10 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
-from drld.client import Answer, Client, Question, on_asyncio, on_trio
+from drld.client import Client, Question, on_asyncio, on_trio
 from drld.client.base import AsyncClient
-from drld.client.protocol import check_codec
 from drld.client.protocol.exchange import CHUNK
-from drld.client.protocol.greeting import VERSION, welcome
 from drld.spec import OnFailure
 
 from ..requests.made import bucket, limit, limited
@@ -227,22 +223,6 @@ def test_threads_find_a_limiter_that_has_restarted(
     ]
 
 
-def test_tasks_of_asyncio_write_to_no_connection_that_has_failed(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def ask() -> None:
-        async with on_asyncio.Client(str(path)) as client:
-            client._timeout_s = 60
-            with limiter(path):
-                await client.check("api")
-            with limiter(path):
-                answers = await asyncio.gather(*[client.check("api") for _ in range(20)])
-                assert not any(it.degraded for it in answers)
-
-    asyncio.run(ask())
-    assert caplog.messages == []
-
-
 def test_a_silent_limiter_is_left_in_time(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
@@ -259,80 +239,6 @@ def test_a_silent_limiter_is_left_in_time(path: Path) -> None:
 
         asyncio_run(wait)
         trio_run(wait)
-
-
-def test_a_call_that_is_cancelled_within_a_frame_closes_the_connection(path: Path) -> None:
-    # More than the buffers of a socket take.
-    questions = [Question("api", {"user": "x" * 250})] * 1024
-
-    async def ask() -> None:
-        async with on_trio.Client(str(path), timeout_s=60) as client:
-            with trio.fail_after(30):
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(client.ask, questions)
-                    await trio.testing.wait_all_tasks_blocked(0.01)
-                    nursery.cancel_scope.cancel()
-                with trio.socket.from_stdlib_socket(silent.accept()[0]) as limiter_end:
-                    while await limiter_end.recv(1 << 20):
-                        pass
-
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        trio.run(ask)
-
-
-class SlowLimiter:
-    """One that greets its first client, and answers its first three questions, when told to."""
-
-    def __init__(self, path: Path) -> None:
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(path))
-        self.listener.listen()
-
-    def answer(self) -> None:
-        with self.listener, self.listener.accept()[0] as client:
-            records = [check_codec.answer_record(it, check_codec.ADMITTED, b"") for it in range(3)]
-            answers = check_codec.answer_frame([(it, b"") for it in records])
-            client.sendall(welcome(VERSION) + answers)
-
-
-def test_answers_that_have_come_count_although_the_event_loop_of_trio_stood_still(
-    path: Path,
-) -> None:
-    clock, limiter_, answers = trio.testing.MockClock(), SlowLimiter(path), list[Answer]()
-
-    async def check(client: on_trio.Client) -> None:
-        answers.append(await client.check("api"))
-
-    async def ask() -> None:
-        async with on_trio.Client(str(path)) as client, trio.open_nursery() as nursery:
-            for _ in range(3):
-                nursery.start_soon(check, client)
-            await trio.testing.wait_all_tasks_blocked()
-            limiter_.answer()
-            clock.jump(1)
-
-    trio.run(ask, clock=clock)
-    assert [it.degraded for it in answers] == [False] * 3
-
-
-def test_answers_that_have_come_count_although_the_event_loop_of_asyncio_stood_still(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limiter_ = SlowLimiter(path)
-
-    async def ask() -> None:
-        async with on_asyncio.Client(str(path)) as client:
-            asked = [asyncio.ensure_future(client.check("api")) for _ in range(3)]
-            while client._connection is None or len(client._connection._waiting) < 3:
-                await asyncio.sleep(0)
-            limiter_.answer()
-            loop = asyncio.get_running_loop()
-            monkeypatch.setattr(loop, "time", lambda: time.monotonic() + 1)
-            assert [(await it).degraded for it in asked] == [False] * 3
-
-    asyncio.run(ask())
 
 
 def test_a_server_that_is_no_limiter_is_left(path: Path) -> None:
