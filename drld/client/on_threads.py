@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_IDLE = 4
 """The most unused connections that a client keeps: a limiter has 256 places for one user."""
 _READ_BYTES = 262_144
+_LAST_LOOK_S = 0.001
+"""The time in which bytes that have come are read after the deadline, s."""
 
 
 class Client(BaseClient):
@@ -212,7 +214,9 @@ class _Connection:
 
     def receive(self, deadline_ns: int) -> list[Event]:
         """Return the next events from the limiter."""
-        self._socket.settimeout(_left_s(deadline_ns))
+        # Answers that have come count, although the thread stood still past the deadline.
+        left_s = (deadline_ns - monotonic_ns()) / 1e9
+        self._socket.settimeout(max(left_s, _LAST_LOOK_S))
         data = self._socket.recv(_READ_BYTES)
         if not data:
             raise EOFError("it has ended the connection")

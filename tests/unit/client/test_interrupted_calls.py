@@ -1,4 +1,4 @@
-"""The clients for event loops: calls that are cancelled, late or parted when a connection ends."""
+"""The clients when calls are cancelled or late, or a connection ends between their parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from drld.client import Answer, Question, on_asyncio, on_trio
+from drld.client import Answer, Client, Question, on_asyncio, on_threads, on_trio
 from drld.client.protocol import check_codec
 from drld.client.protocol.exchange import CHUNK
 from drld.client.protocol.greeting import VERSION, welcome
@@ -136,3 +136,18 @@ def test_answers_that_have_come_count_although_the_event_loop_of_asyncio_stood_s
             assert [(await it).degraded for it in asked] == [False] * 3
 
     asyncio.run(ask())
+
+
+def test_answers_that_have_come_count_although_the_thread_stood_still(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter_, send = SlowLimiter(path), on_threads._Connection.send
+
+    def stand_still(connection: on_threads._Connection, data: bytes, deadline_ns: int) -> None:
+        send(connection, data, deadline_ns)
+        limiter_.answer()
+        monkeypatch.setattr(on_threads, "monotonic_ns", lambda: deadline_ns + 1)
+
+    monkeypatch.setattr(on_threads._Connection, "send", stand_still)
+    with Client(str(path), timeout_s=60) as client:
+        assert [it.degraded for it in client.ask([Question("api")] * 3)] == [False] * 3
