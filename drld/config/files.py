@@ -142,7 +142,8 @@ def read_shared(path: str | os.PathLike[str]) -> Mapping[str, object]:
     document, file = read_document(path)
     own = [key for key in ("limiter", "peer", "gossip", "registry") if key in document]
     if own:
-        raise ConfigError([f"{file}: {key}: must be left out" for key in own])
+        claim = "must be left out: each host's file has its own"
+        raise ConfigError([f"{file}: {key}: {claim}" for key in own])
     return document
 
 

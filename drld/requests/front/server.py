@@ -9,7 +9,7 @@ a question (drld.requests.question):
 - A head may be larger than elsewhere, as a proxy may pass on the cookies of its client.
 - When the daemon stops, no connection is accepted any more, idle ones end, and every request that
   has begun is answered first, within the time that a request has. A client that does not take its
-  answer does not keep the daemon for long, as nobody answers the others until it is back.
+  answer delays the stop by `TAKE_S` at most: other clients get no answers until the daemon is back.
 """
 
 from __future__ import annotations

@@ -79,6 +79,10 @@ def test_a_time_namespace_is_wrong_for_packets_alone(
     assert host.shifted_s(None) == -3.5
     shown = invoke("--socket", tmp_path / "none", "doctor", "--config", file, "--all").stdout
     assert "time namespace" not in shown
+    limit = '{ id = 1, name = "a", rate = "10mbit", match = { out = "lo" } }'
+    file.write_text(FILE.replace("[]", f"[{limit}]"))
+    shown = invoke("--socket", tmp_path / "none", "doctor", "--config", file, "--all").stdout
+    assert "wrong   time namespace: the monotonic clock is shifted by -3.5 s\n" in shown
 
 
 def test_a_broker_that_takes_no_connections_is_wrong(file: Path, tmp_path: Path) -> None:

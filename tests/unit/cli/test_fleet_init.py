@@ -85,7 +85,8 @@ match = { namespace = "api", per = ["user"] }
 def test_tables_that_it_makes_are_refused(tmp_path: Path, limits: Path) -> None:
     limits.write_text(LIMITS + '[gossip]\nfabric = "mesh"\n')
     result = invoke("fleet", "init", tmp_path / "edge", "lim1=10.0.0.1", "--limits", limits)
-    assert refused(result).endswith("limits.toml: gossip: must be left out\n")
+    said = "limits.toml: gossip: must be left out: each host's file has its own\n"
+    assert refused(result).endswith(said)
 
 
 def test_a_list_of_hosts_that_is_no_text_is_named(tmp_path: Path) -> None:
