@@ -299,7 +299,7 @@ class KeyedLimits:
             for part in parts(message, keyed.form, limit_id, self._terms.origin):
                 number = self._say(name, peer, replace(part, digest=keyed.digest), now_ns)
                 # What could not be sent stays unacknowledged, and is repeated.
-                if number is not None and part.deltas:
+                if number is not None and part.deltas and message.number:
                     peer.sent(number, limit_id, message.number, now_ns)
 
     def _say(self, name: str, peer: _Peer, part: Part, now_ns: int) -> int | None:

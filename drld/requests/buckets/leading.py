@@ -14,6 +14,10 @@ ROUNDS = 200
 """The rounds in which the leader tells the floors of all keys in use. A limiter that begins to lead
 waits for as many rounds, in which its peers tell it what it lacks. Clocks that differ by 100 parts
 of a million move floors apart by 1 ms in 10 s, which a delay does as well."""
+MOST_CELLS = 8000
+"""The most cells that the floors of a round have, for all peers together: some 10 ms of work. With
+a floor come up to as many cells as there are limiters. Where floors have more, a turn takes more
+rounds."""
 
 
 class Leading:
@@ -36,14 +40,15 @@ class Leading:
     ) -> list[tuple[Key, News]]:
         """Return the keys whose floors this limiter tells in this round, and the news of these.
 
-        `rows` are those in use now, whose keys it lists once in `ROUNDS`.
+        `rows` are those in use now. It lists their keys once in `ROUNDS`, or when all are told.
         """
         if self._name is None or self.leader(peers) != self._name:
             self._keys, self._rounds = [], ROUNDS
             return []
-        count = -(-len(self._keys) // self._rounds)
+        most = max(MOST_CELLS // ((len(peers) + 1) * max(len(peers), 1)), 1)
+        count = min(-(-len(self._keys) // self._rounds), most)
         turn, self._keys = self._keys[:count], self._keys[count:]
-        self._rounds -= 1
+        self._rounds = max(self._rounds - 1, 1 if self._keys else 0)
         if not self._rounds:
             self._keys, self._rounds = [*rows], ROUNDS
         return [(key, floor) for key in turn if key in rows and (floor := rows[key].floor())]

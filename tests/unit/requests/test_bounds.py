@@ -18,6 +18,7 @@ from drld.errors import ConfigError, InputError
 from drld.model import NS_PER_S
 from drld.requests import busy_keys, caller, keyed_limit, question, shape
 from drld.requests.buckets.delta_codec import KIND, DeltaCodec, Form, parts
+from drld.requests.buckets.leading import ROUNDS
 from drld.requests.buckets.replica import Message
 from drld.requests.grpc import headers, http2
 from drld.requests.grpc.call import Status
@@ -62,6 +63,26 @@ def test_copied_keys_bounds_what_a_round_tells_a_peer_that_knows_nothing(
     replica.set_peers(["peer"])
     rounds = [replica.round(NS_PER_S, Random(1)) for _ in range(2)]
     assert [sum(len(it.deltas) for _, it in its) for its in rounds] == [5, 5]
+
+
+def test_a_floor_is_told_once_a_turn_though_no_peer_acknowledges_it() -> None:
+    """A fleet with losses would repeat the floors of all busy keys in each round."""
+    now_ns, replica = NS_PER_S, keyed().replica
+    replica.set_peers(["p1", "p2"])
+    told: list[tuple[int, str]] = []
+    for number in range(3 * ROUNDS):
+        now_ns += TERMS.interval_ns
+        if number % 5 == 0:
+            replica.charge(7, now_ns, 100)
+        for peer, message in replica.round(now_ns, Random(1)):
+            if any(not cell.origin for cell in message.deltas.get(7, ())):
+                told.append((number, peer))
+        if number == 9:
+            # The first cells are too old to be told without the floor.
+            now_ns += 2000 * NS_PER_S
+    first, second = (number for number, peer in told if peer == "p1")
+    assert second - first == ROUNDS
+    assert [peer for _, peer in told] == ["p1", "p2"] * 2
 
 
 def test_most_acknowledged_bounds_the_acknowledgements_of_a_datagram() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drld.requests.buckets.bucket import Bucket
-from drld.requests.buckets.leading import ROUNDS, Leading
+from drld.requests.buckets.leading import MOST_CELLS, ROUNDS, Leading
 from drld.requests.buckets.ledger import Ledger
 from drld.requests.buckets.policy import Policy
 
@@ -35,3 +35,16 @@ def test_a_limiter_that_leads_again_waits_again_and_tells_no_key_that_has_left()
     assert all(one.next_floors((), {}) == [] for _ in range(ROUNDS))
     nobody = Leading(None)
     assert all(nobody.next_floors((), ROWS) == [] for _ in range(2 * ROUNDS))
+
+
+def test_the_floors_of_a_round_are_bounded_and_all_keys_have_their_turn() -> None:
+    """A floor goes to each peer, with a cell of each limiter."""
+    one, peers = Leading("a"), [f"l{number}" for number in range(99)]
+    for _ in range(ROUNDS):
+        assert one.next_floors(peers, ROWS) == []
+    told: list[int] = []
+    while len(told) < 2 * len(ROWS):
+        turn = one.next_floors(peers, ROWS)
+        assert 0 < len(turn) * len(peers) * (len(peers) + 1) <= MOST_CELLS + len(peers) ** 2
+        told += [key for key, _ in turn]
+    assert told == [*ROWS] * 2
