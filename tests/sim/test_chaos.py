@@ -21,7 +21,7 @@ from testbed.chaos.promises import (
 from .chaos_fleet import ACTS, least
 
 SEEDS = {
-    (FLAPPING, "pushsum"): 19,
+    (FLAPPING, "pushsum"): 16,
     (FROZEN_CLOSED, "pushsum"): 42,
     (CUT, "tree"): 2,
     (FROZEN, "tree"): 14,

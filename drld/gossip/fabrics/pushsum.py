@@ -23,6 +23,8 @@ Mass under way. A lost share waits for the link's next turn, a cycle of C interv
 updates for each that arrives, it waits C r intervals on average. With shares as large as without
 loss, nearly all mass would be under way, and a change of demand would meet a tiny weight. So a
 share is 1 / (1 + C r) of what the limiter keeps; r is counted on the updates that come (`_losses`).
+If a part g of them follows a gap, r is at most g / (1 - g), as with independent losses. So a short
+outage is not taken for steady loss.
 
 Epochs. A new epoch restarts every limiter: value = own demand, weight = 1, sums of 0. Sums of older
 epochs are discarded. A newer epoch (serial arithmetic on 4 bits) is adopted at once. Until the new
@@ -75,8 +77,6 @@ EPOCH_INTERVALS = 1200
 """The age at which an epoch ends: a minute, with intervals of 50 ms."""
 COUNTED = 64
 """The number of latest updates in which losses are counted, about."""
-MOST_LOST = 8
-"""The longest gap that counts; a longer one is an outage."""
 
 
 def newer(epoch: int, reference: int) -> bool:
@@ -162,8 +162,8 @@ class PushSum(Fabric[_Peer]):
         """Consecutive rounds without own demand, in which the value may be a rest of rounding."""
         self._came = 0
         """Updates that came, `COUNTED` at most."""
-        self._losses = 0.0
-        """Lost updates for each that came, on average over about so many."""
+        self._losses = self._gaps = 0.0
+        """Lost updates, and gaps of any length, for each that came; means of about so many."""
         self._tainted = False
         """Whether the pool has mass of a removed peer, or of an earlier life of a peer."""
         self._held: tuple[float, int] | None = None
@@ -238,9 +238,9 @@ class PushSum(Fabric[_Peer]):
         lost = self._accept(peer, link, update, now_ns)
         if lost is None:
             return
-        if lost <= MOST_LOST:
-            self._came = min(self._came + 1, COUNTED)
-            self._losses += (lost - self._losses) / self._came
+        self._came = min(self._came + 1, COUNTED)
+        self._losses += (lost - self._losses) / self._came
+        self._gaps += ((lost > 0) - self._gaps) / self._came
         if not self._anchored:
             self._anchor(update.epoch, now_ns)
         elif update.hears and newer(update.epoch, self.epoch):
@@ -382,7 +382,8 @@ class PushSum(Fabric[_Peer]):
     def _wait(self) -> float:
         """The time for which a share waits on average, with the interval in which it goes out."""
         membership = self.membership
-        return 1 + len(membership.peers) / membership.branching * self._losses
+        losses = min(self._losses, self._gaps / (1 + 1 / COUNTED - self._gaps))
+        return 1 + len(membership.peers) / membership.branching * losses
 
     @property
     def _settling_ns(self) -> int:
