@@ -182,7 +182,7 @@ def test_mass_is_whole_again_after_deaths_and_restarts(
         rounding = 1e-6 * fleet.largest  # of sums from before a fall of demand
         assert remote == pytest.approx(1e6 * (len(fleet.alive) - 1), rel=1e-3, abs=rounding)
     for what, index, demand in steps:
-        carry_out(fleet, what, index, 1.0 + demand)  # rests of rounding would begin an epoch
+        carry_out(fleet, what, index, 1e9 + demand)  # a fall by far would begin an epoch
         fleet.check()
 
 

@@ -330,6 +330,18 @@ def test_push_sum_that_falls_idle_is_exactly_zero_soon(loss: float) -> None:
     assert all(fabric.quiet and fabric.mass.value == 0.0 for fabric in push_sums(made))
 
 
+@pytest.mark.parametrize("size", [2, 10])
+@pytest.mark.parametrize("high", [1e9, 1e12, 1e15])
+def test_push_sum_knows_a_total_that_has_fallen_far(size: int, high: float) -> None:
+    """The sums of much more demand are rounded by more than what is left (a flood has ended)."""
+    made = fleet("pushsum", size, 1)
+    made.demand = dict.fromkeys(made.names, high)
+    made.run(start_up("pushsum", size) + 400)
+    made.demand = dict.fromkeys(made.names, 1e3)
+    made.run(60)
+    assert worst_error(made) < 1e-3
+
+
 def test_a_fleet_that_shrinks_and_grows_knows_its_total() -> None:
     """Reloads: l9 leaves, then returns."""
     for fabric in FABRICS:

@@ -78,20 +78,22 @@ def test_sums_that_shrink_begin_an_epoch() -> None:
     assert fabric.epoch == 1
 
 
-def test_a_rest_of_rounding_begins_an_epoch() -> None:
+@pytest.mark.parametrize("demand", [0.0, 1e3])
+def test_a_rest_of_rounding_begins_an_epoch(demand: float) -> None:
+    """Also with a demand that is less than the rounding of the sums."""
     fabric = push_sum()
     for interval in range(20):
         fabric.receive("b", update(interval, 1e9 * interval, 0.5 * interval), interval * TICK)
         publish(fabric, 1e9, interval * TICK, Random(1))
-    publish(fabric, 0.0, 20 * TICK, Random(1))
+    publish(fabric, demand, 20 * TICK, Random(1))
     fabric.mass.value = 64.0
     for interval in range(QUIET_ROUNDS - 2):
-        publish(fabric, 0.0, (21 + interval) * TICK, Random(1))
+        publish(fabric, demand, (21 + interval) * TICK, Random(1))
     assert fabric.epoch == 0
     for interval in range(2):
-        publish(fabric, 0.0, (30 + interval) * TICK, Random(1))
+        publish(fabric, demand, (30 + interval) * TICK, Random(1))
     assert fabric.epoch == 1
-    assert fabric.mass.value == 0.0
+    assert fabric.mass.own == demand
 
 
 def test_a_newer_epoch_is_adopted_and_an_older_one_discarded() -> None:

@@ -38,13 +38,16 @@ def test_rounding_does_not_change_the_ratio() -> None:
     assert (pool.value, pool.weight) == (8.0, 2.0**-6)
 
 
-@pytest.mark.parametrize(("rest", "stuck"), [(0.0, False), (1e-4, True), (-1e-4, True), (1, False)])
-def test_a_rest_that_rounding_keeps_is_told_from_demand(rest: float, stuck: bool) -> None:
-    pool = mass(1e6)
-    pool.split([Pair(1e6, 1.0)])
-    pool.change_own(0.0)
+@pytest.mark.parametrize(
+    ("rest", "coarse"),
+    [(0.0, False), (1e-4, True), (-1e-4, True), (7.0, True), (8.0, False), (-8.0, False)],
+)
+def test_a_demand_that_rounding_distorts_is_told_from_others(rest: float, coarse: bool) -> None:
+    """Sums of a million, of which 2**-16 is 15.3, and a weight of a half."""
+    pool = mass(2e6)
+    pool.split([NOTHING])
     pool.value = rest
-    assert pool.stuck == stuck
+    assert pool.coarse == coarse
 
 
 def test_one_limiter_alone_has_no_remote_demand() -> None:

@@ -34,7 +34,8 @@ estimate of the old epoch holds. A limiter begins an epoch
 - when mass is in the pool without its limiter, or was lost: a peer that exchanged mass in this
   epoch no longer counts, was removed, has restarted, or has left the epoch and joined it again (its
   sums have shrunk);
-- when for `QUIET_ROUNDS` it has had no demand but what may be a rest that rounding keeps;
+- when for `QUIET_ROUNDS` the rounding of the sums has been large against the demand, which has
+  fallen, or may be all that is left of it;
 - when the epoch is `EPOCH_INTERVALS` old: any other error ends, and float32 carries the sums;
 - when its pair or sums are too large or too small for the wire.
 
@@ -158,8 +159,8 @@ class PushSum(Fabric[_Peer]):
         """Time at which this limiter began or joined the epoch; None before the first."""
         self._anchored = False
         """Whether other limiters are in this epoch."""
-        self._stuck = 0
-        """Consecutive rounds without own demand, in which the value may be a rest of rounding."""
+        self._coarse = 0
+        """Consecutive rounds in which rounding was large against the mean demand."""
         self._came = 0
         """Updates that came, `COUNTED` at most."""
         self._losses = self._gaps = 0.0
@@ -216,7 +217,7 @@ class PushSum(Fabric[_Peer]):
         else:
             self._zeros += 1
         self.mass.change_own(value)
-        self._stuck = 0 if value or not self.mass.stuck else self._stuck + 1
+        self._coarse = self._coarse + 1 if self.mass.coarse else 0
         if self._epoch_is_due(now_ns):
             self._begin_epoch((self.epoch + 1) % EPOCH_MODULUS, now_ns)
         membership = self.membership
@@ -352,7 +353,7 @@ class PushSum(Fabric[_Peer]):
         age_ns = now_ns - self._epoch_ns
         if age_ns >= EPOCH_INTERVALS * self.membership.interval_ns:
             return True
-        due = self._tainted or self._stuck >= QUIET_ROUNDS
+        due = self._tainted or self._coarse >= QUIET_ROUNDS
         return due and age_ns >= 2 * self._settling_ns
 
     def _members(self, now_ns: int) -> int:

@@ -44,8 +44,10 @@ RESOLUTION = 2.0**-10
 """A remote demand below this, in bytes/s or flows, is rounding, and counts as zero."""
 MIN_WEIGHT = 2.0**-64
 """The least weight of a pair: far above the least float32, 2**-126. Below it a new epoch begins."""
-ROUNDING = 2.0**-20
-"""A value / weight below this part of the largest sum may be what rounding keeps from leaving."""
+COARSE = 2.0**-16
+"""A value / weight below this part of the largest sum suffers from its rounding.
+
+Steady demand is at least 1 / 1,200 of the sums. At this part a share is rounded by 0.2 % of it."""
 
 
 class Pair(NamedTuple):
@@ -127,12 +129,12 @@ class Mass:
         )
 
     @property
-    def stuck(self) -> bool:
-        """Whether the value may be a rest that rounding keeps from leaving.
+    def coarse(self) -> bool:
+        """Whether the value is little against the rounding of the sums, or only a rest of that.
 
         A share stays if it is less than half a unit of its sum, which is up to 2**-24 of that.
         """
-        return 0 < abs(self.value) <= ROUNDING * self._sums.value * self.weight
+        return 0 < abs(self.value) <= COARSE * self._sums.value * self.weight
 
 
 def _rounded_down(number: float) -> float:
