@@ -20,3 +20,14 @@ def test_a_forged_update_does_little_harm_and_is_forgotten_after_a_second(
     assert harm.until_s <= 1
     assert harm.excess_s < 0.5
     assert harm.lack_s < 0.5
+
+
+@pytest.mark.parametrize(("value", "weight"), [(1e8, 0.25), (0.0, 100.0), (-1e8, 0.25)])
+def test_a_forged_update_of_push_sum_is_undone_within_three_seconds(
+    value: float, weight: float
+) -> None:
+    """By the link's next true sums, or by an epoch because those have shrunk."""
+    harm = suffer("pushsum", "fps", value, weight, seconds=8)
+    assert harm.until_s <= 3
+    assert harm.excess_s < 2.2
+    assert harm.lack_s < 2
