@@ -176,10 +176,11 @@ def _keys(command: F) -> F:
     return command
 
 
-def _once(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str | None:
+def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
     """The value of an option. Of a repeated one, the last value alone would count."""
     if len(given) > 1:
-        raise click.BadParameter(f"must be given once; several values: {','.join(given)}")
+        several = f", as {','.join(given)}" if str(option.metavar).endswith(",...") else ""
+        raise click.BadParameter(f"must be given once{several} (got {' and '.join(given)})")
     return given[0] if given else None
 
 

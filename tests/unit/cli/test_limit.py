@@ -54,11 +54,20 @@ async def test_set_prints_each_changed_key(control: Path, daemon: FakeDaemon) ->
     assert said == "in force, and saved in /etc/drld/drld.toml.d/99-drlctl.toml\n"
 
 
-async def test_a_repeated_option_of_the_target_is_refused(control: Path) -> None:
-    ports = ("--destination-port", "80", "--destination-port", "443")
-    result = await drlctl(control, "limit", "set", "1", "--protocol", "tcp", *ports)
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("--destination-port", ("80", "443"), "given once, as 80,443 (got 80 and 443)"),
+        ("--out", ("eth0", "eth1"), "given once (got eth0 and eth1)"),
+    ],
+)
+async def test_a_repeated_option_of_the_target_is_refused(
+    control: Path, option: str, given: tuple[str, str], said: str
+) -> None:
+    repeated = (option, given[0], option, given[1])
+    result = await drlctl(control, "limit", "set", "1", *repeated)
     assert result.exit_code == 2
-    assert "must be given once; several values: 80,443" in result.stderr
+    assert f"must be {said}\n" in result.stderr
 
 
 @pytest.mark.parametrize("mode", ["pause", "shadow"])
