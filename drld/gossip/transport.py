@@ -66,8 +66,19 @@ class Transport:
         peers: Mapping[str, Address],
         ring: KeyRing | None = None,
         rng: Random | None = None,
+        *,
+        most_delivered: int | None = None,
     ) -> None:
         """Bind the socket; this life of the limiter begins, with a number from `rng`.
+
+        Args:
+            listen: the address of this limiter.
+            me: its name.
+            peers: the addresses of the other limiters.
+            ring: the keys.
+            rng: makes secrets; None: the system's.
+            most_delivered: the bytes of datagrams after which a `receive` delivers no more, and
+                leaves the rest for the next; None: no bound but the receive buffer.
 
         Raises:
             ConfigError: an address is no IP address, or of another family than `listen`; two
@@ -119,6 +130,7 @@ class Transport:
         self.update_peers(peers)
         self._header_size = _HEADERS[self._family]
         self._socket, self._pending_limit = _bound(self._family, listen)
+        self._most_delivered = most_delivered
 
     @property
     def address(self) -> Address:
@@ -195,15 +207,17 @@ class Transport:
         `refused` are kinds that the owner does not take at present, with the reason to count. A new
         session is delivered as a HELLO with the body `Met`.
 
-        It ends after as many bytes as the receive buffer holds, or after `MAX_REFUSED` datagrams
-        without effect (or `REFUSED_PER_PEER`). So a flood cannot keep the caller here.
+        It ends after as many bytes as the receive buffer holds, after those of `most_delivered`, or
+        after `MAX_REFUSED` datagrams without effect (or `REFUSED_PER_PEER`). So a flood cannot keep
+        the caller here.
         """
         self._turn += 1
         self._refused = 0
         self.drained = False
         left = self._pending_limit
+        room = left if self._most_delivered is None else self._most_delivered
         most = max(MAX_REFUSED, REFUSED_PER_PEER * len(self._by_name))
-        while left > 0:
+        while left > 0 and room > 0:
             left -= _LEAST_CHARGE
             if self._refused >= most:
                 self.floods += 1
@@ -239,6 +253,7 @@ class Transport:
                 self.refused_kinds.pop(peer.name, None)
             self._send_hello(peer, opened.answer)
             if opened.body is not None:
+                room -= len(datagram)
                 deliver(peer.name, opened.kind, opened.body)
 
     def refuse(self, reason: str) -> None:

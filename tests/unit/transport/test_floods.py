@@ -160,6 +160,19 @@ def test_a_flood_ends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(received(b, 1)) == 2
 
 
+def test_a_bound_on_what_is_delivered_leaves_the_rest_for_the_next_look(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    for _ in range(5):
+        a.send("b", KIND, [UPDATE])
+    size = len(a._by_name["b"].channel.seal(KIND, [UPDATE]) or b"")
+    monkeypatch.setattr(b, "_most_delivered", size + 1)
+    looks = [(len(received(b, 1)), b.drained) for _ in range(3)]
+    assert looks == [(2, False), (2, False), (1, True)]
+    assert b.floods == 0
+
+
 def test_a_flood_of_long_datagrams_ends_when_no_more_can_have_been_there(pair: Pair) -> None:
     """The kernel counts their length, too: there is room for a third as many of these."""
     a, b = pair
