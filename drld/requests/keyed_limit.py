@@ -63,8 +63,8 @@ class Terms(NamedTuple):
     """The number of limiters in the fleet."""
     wall_ns: int = 0
     """The host's clock of the day minus the daemon's clock, ns."""
-    name: str = ""
-    """The limiter's name."""
+    name: str | None = None
+    """The limiter's name; None: it has no peers."""
 
     @property
     def margin_ns(self) -> int:
