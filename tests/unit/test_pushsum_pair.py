@@ -40,10 +40,10 @@ def test_rounding_does_not_change_the_ratio() -> None:
 
 @pytest.mark.parametrize(
     ("rest", "coarse"),
-    [(0.0, False), (1e-4, True), (-1e-4, True), (7.0, True), (8.0, False), (-8.0, False)],
+    [(0.0, False), (1e-4, True), (-1e-4, True), (61.0, True), (62.0, False), (-62.0, False)],
 )
 def test_a_demand_that_rounding_distorts_is_told_from_others(rest: float, coarse: bool) -> None:
-    """Sums of a million, of which 2**-16 is 15.3, and a weight of a half."""
+    """Sums of a million, of which 2**-13 is 122.1, and a weight of a half."""
     pool = mass(2e6)
     pool.split([NOTHING])
     pool.value = rest

@@ -44,10 +44,11 @@ RESOLUTION = 2.0**-10
 """A remote demand below this, in bytes/s or flows, is rounding, and counts as zero."""
 MIN_WEIGHT = 2.0**-64
 """The least weight of a pair: far above the least float32, 2**-126. Below it a new epoch begins."""
-COARSE = 2.0**-16
+COARSE = 2.0**-13
 """A value / weight below this part of the largest sum suffers from its rounding.
 
-Steady demand is at least 1 / 1,200 of the sums. At this part a share is rounded by 0.2 % of it."""
+Steady demand is at least 1 / 1,200 of the sums. At this part a unit of the sums is up to 0.1 % of
+it."""
 
 
 class Pair(NamedTuple):
