@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import click
-import trio
 
 from testbed.chaos.urgency import be_urgent
 from testbed.harness.finding import Check, Verdict
 from testbed.harness.markdown import aligned, prose, table
 from testbed.harness.page import Page
+from testbed.interrupt import run_to_end
 from testbed.provenance import conditions, head
 
 SECTION = "faults"
@@ -104,7 +105,7 @@ class Suite:
         result = {**head(quick=False), "seed": seed, "seconds": seconds}
         rows: list[dict[str, Any]] = []
         for name in names or self.faults:
-            for found in trio.run(carry_out, name, seconds, seed):
+            for found in run_to_end(partial(carry_out, name, seconds, seed)):
                 rows.append(found)
                 shown = f"{found['fault']}: {'holds' if found['holds'] else 'FAILED'}"
                 click.echo(json.dumps(found) if as_json else shown)

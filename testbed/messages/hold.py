@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import click
 import trio
@@ -21,6 +22,7 @@ from testbed.chaos.message_clients import Client, connected
 from testbed.errors import MeasurementError
 from testbed.harness.markdown import aligned, prose, table
 from testbed.harness.page import Page
+from testbed.interrupt import run_to_end
 from testbed.messages.real.frames import TOPIC, Message, Protocol, delivery, unconfirmed
 from testbed.messages.real.oracle_command import BROKERS
 from testbed.messages.real.stage import Limit, Stage, namespace, staged
@@ -199,7 +201,8 @@ def hold(*, broker: tuple[str, ...], rounds: int, seconds: float, docs: bool) ->
             found = []
             for _ in range(rounds):
                 with staged(directory, BROKERS[name], 1, Limit(RATE, BURST, hold=HOLD)) as stage:
-                    found.append(trio.run(measured, stage, BROKERS[name], seconds))
+                    work = partial(measured, stage, BROKERS[name], seconds)
+                    found.append(run_to_end(work))
             click.echo(f"{name}\n{aligned([HEADER, *rows(found)], left=1)}")
             sections[name] = "\n".join([f"## {name}", "", how, "", *table(HEADER, rows(found))])
     if docs:

@@ -339,6 +339,29 @@ def test_an_interrupted_campaign_leaves_nothing(
         assert json.loads(result.read_text())["runs"] == []
 
 
+def test_an_interrupted_suite_of_faults_leaves_nothing() -> None:
+    """Daemons and brokers in a namespace, and their small file systems."""
+    call = [sys.executable, "-m", "testbed.chaos.messages", "kill", "--broker", "nats"]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            owner = netns.owner(process.pid)
+            deadline = time.monotonic() + DEADLINE_S
+            # Three daemons and three brokers.
+            while len(children := inside(owner)) < 6:
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline, children
+                time.sleep(0.05)
+            process.terminate()
+            _, said = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.wait()
+            netns.remove_stale()
+        assert process.returncode == 128 + signal.SIGTERM, said
+        wait_until_gone(children)
+        assert left_of([owner]) == []
+
+
 @pytest.mark.alone
 def test_the_next_run_removes_leftovers_of_a_killed_one() -> None:
     """The run's own process: its campaign would clean up after it."""
