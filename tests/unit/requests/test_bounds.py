@@ -30,7 +30,7 @@ from .keyed_fleet import KEYED
 from .made import bucket as record
 from .made import limited, of_plan
 
-TERMS = Terms(1, b"of a fleet", 50_000_000, 3)
+TERMS = Terms(1, b"of a fleet", 50_000_000, 3, name="p0")
 
 
 def keyed() -> KeyedLimit:
