@@ -73,8 +73,7 @@ def test_a_replica_that_follows_has_the_leader_s_level(
     way_ms = fleet.rng.randrange(LONGEST_MS)
     delta = leader.delta({FLOOR: 1}, fleet.now_ns)
     fleet.run(way_ms * MS)
-    follower.follow(delta, fleet.now_ns)
-    follower.merge(delta, fleet.now_ns)
+    follower.merge(follower.follow(delta, fleet.now_ns), fleet.now_ns)
     fleet.settle()
     apart = follower.level(fleet.now_ns) - leader.level(fleet.now_ns)
     assert -1e-6 <= apart <= (way_ms + 1) / 1000 * policy.rate * S / policy.per_ns + 1e-6

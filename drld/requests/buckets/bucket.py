@@ -75,8 +75,10 @@ class Bucket(ABC):
     def merge(self, delta: Any, now_ns: int) -> tuple[News, News]:
         """Merge a peer's delta; return the news, and the entries that the peer is known to have."""
 
-    def follow(self, delta: Any, now_ns: int) -> None:  # noqa: B027 -- only a ledger has floors
-        """Take the floor of the leader's delta (`leading`), if it has one, before it is merged."""
+    def follow(self, delta: Any, now_ns: int) -> Any:
+        """Take the floor of the leader's delta (`leading`), if it has one; return the rest, which
+        is to be merged. Only a ledger has floors."""
+        return delta
 
     @abstractmethod
     def level(self, now_ns: int) -> float:

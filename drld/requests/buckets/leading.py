@@ -23,30 +23,31 @@ rounds."""
 class Leading:
     """The turns of one limiter's keys, while it leads."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, peers: Collection[str]) -> None:
         """`name` is the limiter's name among those of its peers; None: no limiter leads."""
         self._name = name
         self._keys: list[Key] = []
         """The keys that remain for these rounds."""
         self._rounds = ROUNDS
         """The rounds that remain for them."""
+        self.meet(peers)
 
-    def leader(self, peers: Collection[str]) -> str | None:
-        """Return the name of the limiter that leads, with these peers in contact."""
-        return None if self._name is None else min((self._name, *peers))
+    def meet(self, peers: Collection[str]) -> None:
+        """Note the peers in contact from now on."""
+        self.leader = None if self._name is None else min((self._name, *peers))
+        """The name of the limiter that leads."""
+        self._most = max(MOST_CELLS // ((len(peers) + 1) * max(len(peers), 1)), 1)
+        """The most floors of a round."""
 
-    def next_floors(
-        self, peers: Collection[str], rows: Mapping[Key, Bucket]
-    ) -> list[tuple[Key, News]]:
+    def next_floors(self, rows: Mapping[Key, Bucket]) -> list[tuple[Key, News]]:
         """Return the keys whose floors this limiter tells in this round, and the news of these.
 
         `rows` are those in use now. It lists their keys once in `ROUNDS`, or when all are told.
         """
-        if self._name is None or self.leader(peers) != self._name:
+        if self._name is None or self.leader != self._name:
             self._keys, self._rounds = [], ROUNDS
             return []
-        most = max(MOST_CELLS // ((len(peers) + 1) * max(len(peers), 1)), 1)
-        count = min(-(-len(self._keys) // self._rounds), most)
+        count = min(-(-len(self._keys) // self._rounds), self._most)
         turn, self._keys = self._keys[:count], self._keys[count:]
         self._rounds = max(self._rounds - 1, 1 if self._keys else 0)
         if not self._rounds:

@@ -93,9 +93,10 @@ class LedgerFloors(LedgerState):
         self._all().refold()
         return now - floor.age_ms * shape.per_ms + (floor.tokens - both) * shape.per
 
-    def follow(self, delta: tuple[Cell, ...], now_ns: int) -> None:
+    def follow(self, delta: tuple[Cell, ...], now_ns: int) -> tuple[Cell, ...]:
         """See `Bucket.follow`."""
-        now = now_ns * self._shape.rate
-        for cell in delta:
-            if not cell.origin:
-                self._floor = self._floor_of(delta, cell, now)
+        floor = next((cell for cell in delta if not cell.origin), None)
+        if floor is None:
+            return delta
+        self._floor = self._floor_of(delta, floor, now_ns * self._shape.rate)
+        return tuple(cell for cell in delta if cell.origin)

@@ -191,7 +191,7 @@ def nats_session(rng: Random) -> Session:
         return b'"%s":%s' % (name.encode(), rng.choice((b"true", b"false")))
 
     options = b",".join(flag(name) for name in ("verbose", "pedantic", "echo", "no_responders"))
-    subjects = (b"limited.@@.a", "limited.@@.ü".encode(), b"free.@@", b"nobody.@@")
+    subjects = (b"limited.@@.a", "limited.@@.ü".encode(), b"free.@@", b"unread.@@")
     frames = [b"PING\r\n"]
     for number in range(rng.randrange(1, 40)):
         space, sid = rng.choice((b" ", b"  ", b"\t")), rng.randrange(3)
