@@ -66,9 +66,12 @@ class Frame(NamedTuple):
         Returns None if the interval is over: the message must not be delivered (MQTT 5, 3.3.2.3.3).
         """
         at = self.expiry_at
-        left_s = int.from_bytes(self.data[at : at + 4], "big") - waited_ns // NS_PER_S
+        whole_s = int.from_bytes(self.data[at : at + 4], "big")
+        left_s = whole_s - waited_ns // NS_PER_S
         if left_s <= 0:
             return None
+        if left_s == whole_s:  # Most messages wait for less than a second.
+            return self
         data = self.data[:at] + left_s.to_bytes(4, "big") + self.data[at + 4 :]
         return self._replace(data=data)
 
