@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 
 from hpack import Encoder
-from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame, WindowUpdateFrame
+from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame, WindowUpdateFrame
 
 from drld.requests.grpc.exchange import PREFACE
 from drld.requests.grpc.schema import CODE, RATE_LIMIT_REQUEST, RATE_LIMIT_RESPONSE
@@ -21,7 +21,7 @@ METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 OPEN = 32
 """Calls at a time."""
 _WINDOW = 2**31 - 1
-_DATA, _SETTINGS, _GOAWAY = 0, 4, 7
+_DATA, _SETTINGS, _PING, _GOAWAY = 0, 4, 6, 7
 _END_STREAM = _ACK = 1
 _HEAD = 9
 _PATIENCE_S = 60.0
@@ -39,6 +39,7 @@ class Client:
     """A connection."""
 
     def __init__(self, port: int) -> None:
+        self._port = port
         self._sock = socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         settings = SettingsFrame(0, {SettingsFrame.INITIAL_WINDOW_SIZE: _WINDOW})
@@ -95,8 +96,15 @@ class Client:
                 refused += answer["overall_code"] == CODE.values["OVER_LIMIT"]
             elif kind == _SETTINGS and not flags & _ACK:
                 self._sock.sendall(SettingsFrame(0, flags=["ACK"]).serialize())
+            elif kind == _PING and not flags & _ACK:
+                # grpcio hangs up when a minute has passed without the answer to one.
+                ping = data[at + _HEAD : at + _HEAD + size]
+                self._sock.sendall(PingFrame(0, ping, flags=["ACK"]).serialize())
             elif kind == _GOAWAY:
-                raise MeasurementError("the server sent GOAWAY")
+                error = int.from_bytes(data[at + _HEAD + 4 : at + _HEAD + 8], "big")
+                why = data[at + _HEAD + 8 : at + _HEAD + size].decode("ascii", "replace")
+                text = f"the server on port {self._port} sent GOAWAY: error {error} {why}"
+                raise MeasurementError(text.rstrip())
             if kind < 2 and flags & _END_STREAM:
                 ended += 1
             at += _HEAD + size

@@ -12,6 +12,9 @@ import grpc
 from drld.requests.grpc.schema import RATE_LIMIT_RESPONSE
 
 THREADS = 2
+_OPTIONS = [("grpc.http2.ping_timeout_ms", 3_600_000)]
+"""The client reads no ping while others are measured. On a busy host that may last for longer than
+the minute after which a server hangs up by default."""
 _NAME = "envoy.service.ratelimit.v3.RateLimitService"
 _YES = RATE_LIMIT_RESPONSE.encode(
     {
@@ -38,7 +41,7 @@ async def _aio(port: int) -> None:
     async def answer(_: bytes, __: Any) -> bytes:
         return _YES
 
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers((_handlers(answer),))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
@@ -46,7 +49,7 @@ async def _aio(port: int) -> None:
 
 
 def _threads(port: int) -> None:
-    server = grpc.server(ThreadPoolExecutor(THREADS))
+    server = grpc.server(ThreadPoolExecutor(THREADS), options=_OPTIONS)
     server.add_generic_rpc_handlers((_handlers(lambda _, __: _YES),))
     server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
