@@ -191,6 +191,16 @@ def test_each_refusal_has_its_reason(update: Update, content: bytes, reason: str
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_key_that_was_accepted_before_is_refused_beside_another_one(update: Update) -> None:
+    codec = CODECS[type(update)]
+    other = patched(update, key_id=2)
+    assert codec.decode_untrusted(other) == [update]
+    with pytest.raises(WireError) as caught:
+        codec.decode_untrusted(encode(update) + other)
+    assert caught.value.reason == "key"
+
+
 @pytest.mark.parametrize("value", [MAX_VALUE, -MAX_VALUE, 0.0, -0.0, 1e-45])
 def test_bounds_are_inclusive(value: float) -> None:
     (update,) = PUSHSUM.decode_untrusted(patched(PUSHSUM_UPDATE, value=value))

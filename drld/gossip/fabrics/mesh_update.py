@@ -26,18 +26,17 @@ class MeshUpdate(Update):
 
 
 class _MeshCodec(UpdateCodec[MeshUpdate]):
-    def write(self, update: MeshUpdate) -> Mapping[str, int | float]:
-        told = int(update.rest is not None)
-        return {"whole": int(update.whole), "rest_told": told, "rest": update.rest or 0.0}
+    def write(self, update: MeshUpdate) -> tuple[tuple[int, ...], float]:
+        return (update.whole, update.rest is not None), update.rest or 0.0
 
     def read_untrusted(
-        self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
+        self, common: tuple[int, int, Quantity, bool, float], flags: Mapping[str, int], last: Any
     ) -> MeshUpdate:
-        rest: float = fields["rest"]
-        told = fields["rest_told"] == 1
+        rest: float = last
+        told = flags["rest_told"] == 1
         if not (told or (rest == 0 and math.copysign(1, rest) > 0)):
             raise WireError("reserved", "must be 0 if the update has no rest")
-        return MeshUpdate(*common, whole=fields["whole"] == 1, rest=rest if told else None)
+        return MeshUpdate(*common, flags["whole"] == 1, rest if told else None)
 
     def problem(self, update: MeshUpdate) -> tuple[str, str] | None:
         if update.value < 0:

@@ -33,13 +33,13 @@ class PushsumUpdate(Update):
 
 
 class _PushsumCodec(UpdateCodec[PushsumUpdate]):
-    def write(self, update: PushsumUpdate) -> Mapping[str, int | float]:
-        return {"epoch": update.epoch, "weight": update.weight}
+    def write(self, update: PushsumUpdate) -> tuple[tuple[int, ...], float]:
+        return (update.epoch,), update.weight
 
     def read_untrusted(
-        self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
+        self, common: tuple[int, int, Quantity, bool, float], flags: Mapping[str, int], last: Any
     ) -> PushsumUpdate:
-        return PushsumUpdate(*common, epoch=fields["epoch"], weight=fields["weight"])
+        return PushsumUpdate(*common, epoch=flags["epoch"], weight=last)
 
     def problem(self, update: PushsumUpdate) -> tuple[str, str] | None:
         if not 0 <= update.weight <= MAX_WEIGHT:

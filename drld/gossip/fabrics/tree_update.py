@@ -27,13 +27,13 @@ class TreeUpdate(Update):
 
 
 class _TreeCodec(UpdateCodec[TreeUpdate]):
-    def write(self, update: TreeUpdate) -> Mapping[str, int | float]:
-        return {"role": int(update.role), "members": update.members}
+    def write(self, update: TreeUpdate) -> tuple[tuple[int, ...], int]:
+        return (int(update.role),), update.members
 
     def read_untrusted(
-        self, common: tuple[int, int, Quantity, bool, float], fields: Mapping[str, Any]
+        self, common: tuple[int, int, Quantity, bool, float], flags: Mapping[str, int], last: Any
     ) -> TreeUpdate:
-        return TreeUpdate(*common, role=Role(fields["role"]), members=fields["members"])
+        return TreeUpdate(*common, role=Role(flags["role"]), members=last)
 
     def problem(self, update: TreeUpdate) -> tuple[str, str] | None:
         if update.value < 0:

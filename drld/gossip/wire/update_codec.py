@@ -7,6 +7,9 @@ Every fabric has updates of its own, and so a kind and a codec of its own: a sub
 `UpdateCodec`. All begin with the same fields (`drld.model.Update`). A fabric defines 4 bits, and
 the last 4 bytes. The table of a codec is the format: encoder and decoder both walk it, and so do
 the tests.
+
+The first two bytes, the *head*, have few values. Each is written and read once, and remembered: a
+limiter exchanges thousands of updates a tick.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from drld.errors import WireError
 from drld.gossip.wire.layout import Table, Word
@@ -37,6 +40,16 @@ _QUANTITIES = {quantity.value: quantity for quantity in Quantity}
 AnyUpdate = TypeVar("AnyUpdate", bound=Update)
 
 
+class Head(NamedTuple):
+    """The fields in the first two bytes of an accepted update."""
+
+    key_id: int
+    quantity: Quantity
+    hears: bool
+    flags: Mapping[str, int]
+    """All fields of these bytes, those of the fabric among them."""
+
+
 class UpdateCodec(Codec[Sequence[AnyUpdate]]):
     """The codec of one fabric's updates."""
 
@@ -49,9 +62,15 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         """
         super().__init__(kind)
         self.carries_second = any(name == "second" for name, _ in flags)
+        self._flags = [name for name, _ in flags if name not in ("second", "reserved")]
+        head = VERSION_AND_KIND, Word("B", (("key_id", 2), ("hears", 1), ("quantity", 1), *flags))
+        self._head = Table(*head)
+        self._written: dict[tuple[object, ...], bytes] = {}
+        """Heads by key id, `hears`, quantity and the fabric's flags."""
+        self._read: dict[tuple[int, int], Head] = {}
+        """Accepted heads by their bytes."""
         self.table = Table(
-            VERSION_AND_KIND,
-            Word("B", (("key_id", 2), ("hears", 1), ("quantity", 1), *flags)),
+            *head,
             Word("H", (("limit_id", 16),)),
             Word("I", (("sequence", 32),)),
             Word("f", (("value", 32),)),
@@ -59,14 +78,16 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         )
 
     @abstractmethod
-    def write(self, update: AnyUpdate) -> Mapping[str, int | float]:
-        """The fabric's own fields of an update, without reserved ones."""
+    def write(self, update: AnyUpdate) -> tuple[tuple[int, ...], int | float]:
+        """The fabric's own flags of an update, in their order, without `second` and reserved ones;
+        and its last word."""
 
     @abstractmethod
     def read_untrusted(
         self,
         common: tuple[int, int, Quantity, bool, float],
-        fields: Mapping[str, Any],
+        flags: Mapping[str, int],
+        last: Any,
     ) -> AnyUpdate:
         """An update, from the `common` fields of all fabrics in their order, and the fabric's own.
 
@@ -102,23 +123,31 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         problem = _out_of_bounds(update) or self.problem(update)
         if problem is not None:
             raise ValueError(f"{update}: {problem[0]} {problem[1]}")
+        own, last = self.write(update)
+        key = key_id, update.hears, update.quantity, own
         try:
-            return self.table.pack(
-                {
-                    "version": VERSION,
-                    "kind": self.kind,
-                    "key_id": key_id,
-                    "hears": int(update.hears),
-                    **self._quantity(update.quantity),
-                    "limit_id": update.limit_id,
-                    "sequence": update.sequence,
-                    "reserved": 0,
-                    "value": update.value,
-                    **self.write(update),
-                }
-            )
-        except ValueError as error:
+            head = self._written.get(key)
+            if head is None:
+                head = self._written[key] = self._write_head(*key)
+            rest = update.limit_id, update.sequence, update.value, last
+            return self.table.struct.pack(*head, *rest)
+        except (ValueError, struct.error) as error:
             raise ValueError(f"{update}: {error}") from None
+
+    def _write_head(
+        self, key_id: int, hears: bool, quantity: Quantity, own: Sequence[int]
+    ) -> bytes:
+        return self._head.pack(
+            {
+                "version": VERSION,
+                "kind": self.kind,
+                "key_id": key_id,
+                "hears": int(hears),
+                **self._quantity(quantity),
+                "reserved": 0,
+                **dict(zip(self._flags, own, strict=True)),
+            }
+        )
 
     def _quantity(self, quantity: Quantity) -> dict[str, int]:
         """The fields of a quantity."""
@@ -139,7 +168,21 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         return [self._decode(words, key_id) for words in self.table.struct.iter_unpack(content)]
 
     def _decode(self, words: tuple[Any, ...], key_id: int) -> AnyUpdate:
-        fields = self.table.fields(words)
+        first, second, limit_id, sequence, value, last = words
+        head = self._read.get((first, second))
+        if head is None:
+            head = self._read[first, second] = self._read_head((first, second), key_id)
+        if head.key_id != key_id:
+            raise WireError("key", f"must be the first update's {key_id}")
+        common = limit_id, sequence, head.quantity, head.hears, value
+        update = self.read_untrusted(common, head.flags, last)
+        problem = _out_of_bounds(update) or self.problem(update)
+        if problem is not None:
+            raise WireError(*problem)
+        return update
+
+    def _read_head(self, words: tuple[int, int], key_id: int) -> Head:
+        fields = self._head.fields(words)
         if fields["version"] != VERSION:
             raise WireError("version", f"must be {VERSION} (got {fields['version']})")
         if fields["kind"] != self.kind:
@@ -151,18 +194,7 @@ class UpdateCodec(Codec[Sequence[AnyUpdate]]):
         quantity = _QUANTITIES.get(fields.get("second", 0) << 1 | fields["quantity"])
         if quantity is None:
             raise WireError("quantity", "must be known")
-        common = (
-            fields["limit_id"],
-            fields["sequence"],
-            quantity,
-            fields["hears"] == 1,
-            fields["value"],
-        )
-        update = self.read_untrusted(common, fields)
-        problem = _out_of_bounds(update) or self.problem(update)
-        if problem is not None:
-            raise WireError(*problem)
-        return update
+        return Head(key_id, quantity, fields["hears"] == 1, fields)
 
 
 def size(updates: int, tag_size: int = TAG_SIZE) -> int:
