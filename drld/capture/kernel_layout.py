@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 from struct import Struct, calcsize
 
 from drld.model import NS_PER_S, Enforcement, FlowId
@@ -88,6 +88,7 @@ VALUES = {VALUE_HOOK: "hook"}
 BUCKET, DRAIN = 1, 2
 SHADOW, MARK = 1, 2
 _ALWAYS_DROP = 1 << DRAW_BITS
+_PLACES = range(FLOW_SLOTS)
 _FOREVER = 2**63 - 1
 _DEBT = 2**30 * NS_PER_S
 """Debt, in tokens, up to which a bucket fills at its full rate: a packet of 512 kB on each of 2,048
@@ -178,15 +179,12 @@ def by_flow(
     identities: Sequence[int], there: Sequence[int], then: Sequence[int]
 ) -> dict[FlowId, int]:
     """Bytes by flow: the counts `there` of the flow table's places, less the counts `then`."""
-    counted: dict[FlowId, int] = {
-        identity: size - before
-        for identity, size, before in zip(identities, there, then, strict=True)
-        if identity
-    }
-    if len(counted) + identities.count(0) < len(identities):
+    # Most samples are small, so only the places in use are looked at.
+    places = [*compress(_PLACES, identities)]
+    counted: dict[FlowId, int] = {identities[at]: there[at] - then[at] for at in places}
+    if len(counted) < len(places):
         # A flow has two places if two CPUs saw it first at once (bpf/flow.h).
         counted = dict.fromkeys(counted, 0)
-        for identity, size, before in zip(identities, there, then, strict=True):
-            if identity:
-                counted[identity] += size - before
+        for at in places:
+            counted[identities[at]] += there[at] - then[at]
     return counted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from operator import sub
 from typing import NamedTuple
 
 from drld.capture import kernel_layout as layout
@@ -56,9 +57,8 @@ class Counts(NamedTuple):
 
     def since(self, earlier: Counts) -> Counts:
         """The difference from `earlier`."""
-        differences = [new - old for new, old in zip(self, earlier, strict=True)]
-        packets = [difference & _PACKETS_MASK for difference in differences[4:]]
-        return Counts._make(differences[:4] + packets)
+        one, two, three, four, *packets = map(sub, self, earlier)
+        return Counts(one, two, three, four, *[packet & _PACKETS_MASK for packet in packets])
 
 
 class State:
