@@ -37,6 +37,8 @@ def check(experiment: Experiment, problems: Problems) -> None:
         read_allocator(["limit", "parameters", name], {**parameters, "name": name}, problems)
     if table.limit.shares and set(table.limit.shares) != set(limiters):
         problems.add(["limit", "shares"], f"needs a share for each of {', '.join(limiters)}")
+    for name in {*table.limit.weights} - {*limiters}:
+        problems.refuse(["limit", "weights"], name, f"one of {', '.join(limiters)}")
     _check_sources(experiment, problems)
     _check_calls(experiment, problems)
     for index, flows in enumerate(table.flows):

@@ -68,6 +68,8 @@ class LimitTable(Table):
     ewma: Annotated[float, Field(ge=0, lt=1)] | None = None
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Static share of each limiter; empty means the same for each."""
+    weights: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """What a flow gets at a limiter, over that at a limiter that is not named."""
     parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Parameters by allocator; `PAPER` has the defaults."""
     on_failure: OnFailure | None = None

@@ -1,9 +1,9 @@
 """Max-min fair shares of all flows at any time of a run. Pure.
 
 The paper's yardstick is one bucket that all flows cross. There a flow with a bottleneck elsewhere
-gets the bottleneck's rate, and the others share the rest evenly: max-min fairness.
-A UDP source
-gets its rate at most, on average over the times when it is on and off.
+gets the bottleneck's rate, and the others share the rest evenly, or by the weights of their
+limiters: max-min fairness. A UDP source gets its rate at most, on average over the times when it is
+on and off.
 A limiter with a dead daemon has left the fleet: its static share leaves the limit, and `on_failure`
 decides about its flows.
 
@@ -91,21 +91,28 @@ class Situation:
             for group, number in count.items()
         }
         of_one |= {group.name: group.mean_bps for group in self.experiment.udp}
-        level = water_level(self.in_force_bps, [of_one[flow.group] for flow in flows])
-        return {flow.id: min(level, of_one[flow.group]) for flow in flows}
+        weights = [self.experiment.table.limit.weights.get(flow.limiter, 1.0) for flow in flows]
+        level = water_level(self.in_force_bps, [of_one[flow.group] for flow in flows], weights)
+        return {
+            flow.id: min(weight * level, of_one[flow.group])
+            for flow, weight in zip(flows, weights, strict=True)
+        }
 
 
-def water_level(capacity: float, ceilings: Sequence[float]) -> float:
-    """The share of all flows that want more: ceilings cut at it sum to the capacity.
+def water_level(capacity: float, ceilings: Sequence[float], weights: Sequence[float]) -> float:
+    """The share, over its weight, of each flow that wants more: ceilings cut at it sum to the
+    capacity.
 
     Infinite if the sum of all ceilings is below the capacity.
     """
-    left = capacity
-    for filled, ceiling in enumerate(sorted(ceilings)):
-        level = left / (len(ceilings) - filled)
-        if ceiling >= level:
+    left, sharing = capacity, sum(weights)
+    wants = sorted(zip(ceilings, weights, strict=True), key=lambda want: want[0] / want[1])
+    for ceiling, weight in wants:
+        level = left / sharing
+        if ceiling >= weight * level:
             return level
         left -= ceiling
+        sharing -= weight
     return float("inf")
 
 

@@ -232,6 +232,7 @@ def daemon_document(
     optional = {
         "ewma": limit.ewma,
         "shares": None if central else limit.shares or None,
+        "weights": None if central else limit.weights or None,
         "on_failure": limit.on_failure,
         "interval": None if limit.interval is None else units.format_duration(limit.interval),
         "excess": limit.excess,

@@ -50,12 +50,12 @@ def limiter_specs(experiment: Experiment, allocator: str) -> list[LimiterSpec]:
         sink_address={}, gossip_address={names[0]: _ADDRESS},
     )  # fmt: skip
     document = daemon_document(experiment, allocator, alone, names[0], "auto")
-    # Shares are checked against the peers, and this document has none.
-    shares = document["limit"][0].pop("shares", {})
+    # These are checked against the peers, and this document has none.
+    of_limiters = {key: document["limit"][0].pop(key, {}) for key in ("shares", "weights")}
     # No limiter fails in an experiment; `testbed.probes` measures probes.
     first = replace(config.from_document(document, experiment.table.name), probes=None)
     (limit,) = first.limits
-    limits = (replace(limit, policy=replace(limit.policy, shares=shares)),)
+    limits = (replace(limit, policy=replace(limit.policy, **of_limiters)),)
     if experiment.table.gossip.known:
         return [replace(first, name=name, limits=limits) for name in names]
     everybody = [PeerSpec(name, (_ADDRESS, 1)) for name in names]

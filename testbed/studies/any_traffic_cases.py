@@ -326,6 +326,19 @@ CASES = (
         "any-uneven",
         [Bound(AGGREGATE, least=0.98), Bound(SPLIT_ERROR, most=0.01)],
     ),
+    _case(
+        "weights",
+        "TCP and UDP, flows of one limiter have twice the weight",
+        "any-weights",
+        [
+            Bound(least_share(), least=0.97, worst=True),
+            Bound(most_share(), most=1.03, worst=True),
+            Bound(most_share("fast"), most=1.03, worst=True),
+            Bound(AGGREGATE),
+        ],
+        allocators=_FEW,
+        quick={"seconds": 20},
+    ),
     _fleet(490, 100, "750kB", allocators=_FEW),
     _fleet(10_000, 2000, "15MB", repeat=1, allocators=("fair",)),
     _case(

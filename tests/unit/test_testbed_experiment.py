@@ -57,6 +57,10 @@ def test_the_baseline_is_that_of_the_paper() -> None:
             "limit.shares: needs a share for each of l1, l2",
         ),
         (
+            {"limit": {"rate": "1mbit", "burst": "75kB", "weights": {"l3": 2.0}}},
+            "limit.weights: must be one of l1, l2 (got 'l3')",
+        ),
+        (
             {"limit": {"rate": "1mbit", "burst": "75kB", "parameters": {"fps": {"depht": 1}}}},
             "limit.parameters.fps.depht: unknown key",
         ),

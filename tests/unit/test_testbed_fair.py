@@ -29,17 +29,26 @@ def situation(small: Experiment, *running: str) -> Situation:
 
 def test_water_fills_up_to_the_level_of_those_that_want_more() -> None:
     infinite = float("inf")
-    assert water_level(10, [infinite, infinite]) == 5
-    assert water_level(10, [infinite, 2, infinite]) == 4
-    assert water_level(10, [1, 3.5, infinite]) == 5.5
-    assert water_level(10, [6, 5, 3]) == 3.5
-    assert water_level(10, [1, 2]) == infinite
-    assert water_level(10, []) == infinite
+    assert water_level(10, [infinite, infinite], [1, 1]) == 5
+    assert water_level(10, [infinite, 2, infinite], [1, 1, 1]) == 4
+    assert water_level(10, [1, 3.5, infinite], [1, 1, 1]) == 5.5
+    assert water_level(10, [6, 5, 3], [1, 1, 1]) == 3.5
+    assert water_level(10, [1, 2], [1, 1]) == infinite
+    assert water_level(10, [], []) == infinite
+    assert water_level(10, [infinite, infinite], [4, 1]) == 2
+    assert water_level(10, [5, 2.5, infinite], [4, 1, 1]) == 2.5
 
 
 def test_flows_share_the_limit_evenly_over_all_limiters() -> None:
     assert situation(experiment(), "f1", "f2").fair_bps() == pytest.approx(
         {"f1.1": 10e6 / 3, "f2.1": 10e6 / 3, "f2.2": 10e6 / 3}
+    )
+
+
+def test_flows_share_the_limit_by_the_weights_of_their_limiters() -> None:
+    limit = {"rate": "10mbit", "burst": "75kB", "weights": {"l2": 2.0}}
+    assert situation(experiment(limit=limit), "f1", "f2").fair_bps() == pytest.approx(
+        {"f1.1": 2e6, "f2.1": 4e6, "f2.2": 4e6}
     )
 
 
@@ -187,12 +196,21 @@ FEW = [{"limiter": "l1", "count": 1, "rtt": "40ms"}]
 @settings(max_examples=examples(100), deadline=None)
 @given(
     st.floats(1.0, 1e9),
-    st.lists(st.one_of(st.floats(0.0, 1e9), st.just(float("inf"))), min_size=1, max_size=40),
+    st.lists(
+        st.tuples(
+            st.one_of(st.floats(0.0, 1e9), st.just(float("inf"))), st.sampled_from([1.0, 0.5, 3.0])
+        ),
+        min_size=1,
+        max_size=40,
+    ),
 )
-def test_the_level_is_that_of_max_min_fairness(capacity: float, ceilings: list[float]) -> None:
+def test_the_level_is_that_of_max_min_fairness(
+    capacity: float, wants: list[tuple[float, float]]
+) -> None:
     """All is given away, or all wants are met; a flow below the level wants no more."""
-    level = water_level(capacity, ceilings)
-    given_away = sum(min(ceiling, level) for ceiling in ceilings)
+    ceilings = [ceiling for ceiling, _ in wants]
+    level = water_level(capacity, ceilings, [weight for _, weight in wants])
+    given_away = sum(min(ceiling, weight * level) for ceiling, weight in wants)
     if level == float("inf"):
         assert sum(ceilings) <= capacity * (1 + 1e-9)
     else:

@@ -68,6 +68,7 @@ def test_every_setting_of_the_limit_reaches_the_daemon() -> None:
             "burst": "20kB",
             "ewma": 0.3,
             "shares": {"l1": 0.25, "l2": 0.75},
+            "weights": {"l2": 3.0},
             "on_failure": "open",
             "parameters": {"fps": {"headroom": 0.5}, "grd": {}},
         },
@@ -76,6 +77,7 @@ def test_every_setting_of_the_limit_reaches_the_daemon() -> None:
     (limit,) = spec.limits
     assert (limit.policy.rate, limit.policy.burst, limit.policy.ewma) == (187_500, 20_000, 0.3)
     assert limit.policy.shares == {"l1": 0.25, "l2": 0.75}
+    assert limit.policy.weights == {"l2": 3.0}
     assert limit.on_failure is OnFailure.OPEN
     assert getattr(limit.policy.parameters, "headroom") == 0.5  # noqa: B009 -- the type is the allocator's
     assert (spec.gossip.fabric, spec.gossip.interval_ns) == ("mesh", 200_000_000)
