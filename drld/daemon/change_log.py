@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from drld.config.changes import Configuration
 from drld.daemon.event_log import EventLog
@@ -25,7 +26,7 @@ def log_changes(found: Iterable[Difference], events: EventLog, *, saved: bool) -
     lasts = "saved" if saved else "until a restart or a reload"
     for it in found:
         keys = ", ".join(
-            f"{key}: {new!r}" if it.change == "added" else f"{key}: {old!r} -> {new!r}"
+            f"{key}: {new!r}" if it.change == "added" else f"{key}: {_value(old)} -> {_value(new)}"
             for key, (old, new) in it.keys.items()
             if it.change != "removed"
         )
@@ -39,6 +40,11 @@ def log_changes(found: Iterable[Difference], events: EventLog, *, saved: bool) -
         }
         log.info("%s", line, extra=event("limit.changed", it.table, **fields))
         events.add("change", line)
+
+
+def _value(value: Any) -> str:
+    """A value of a file, in the words of `drlctl`."""
+    return "(left out)" if value is None else repr(value)
 
 
 def differs_for_peers(before: Configuration, after: Configuration) -> bool:

@@ -88,7 +88,7 @@ async def test_a_change_is_completed_though_its_client_leaves() -> None:
     assert stage.reloader.configuration is not CONFIGURATION
     (event,) = stage.logged()
     assert event["text"] == (
-        "limit customer-a changed (until a restart or a reload): mode: None -> 'pause'"
+        "limit customer-a changed (until a restart or a reload): mode: (left out) -> 'pause'"
     )
 
 
