@@ -31,7 +31,7 @@ class BurstNeed:
         """Whether no more arrived in the last interval than the bucket was filled with."""
 
     def update(self, arrived: float, filled: float, interval_ns: int) -> float:
-        """Take in the bytes that arrived in an interval, and those that the bucket was filled with.
+        """Add the tokens that arrived in an interval, and those that filled the bucket.
 
         Returns:
             The largest need that is remembered, tokens.

@@ -20,8 +20,8 @@ the limiters share the limit instead of having all of it each.
 
 Account
 
-An account bounds the bytes of any traffic (drld.allocators.loan). In a time t the fleet forwards at
-most (1 + margin) L t + B; `margin = 0` is the strict rule. B is the sum, over the limiters, of
+An account bounds the tokens of any traffic (drld.allocators.loan). In a time t the fleet forwards
+at most (1 + margin) L t + B; `margin = 0` is the strict rule. B is the sum, over the limiters, of
 
     burst min(sqrt(x), 2 x)       2 bursts in sum at most
     + max(2 D, LOAN_S) s L        at least s times the burst
@@ -72,7 +72,7 @@ IDLE_ITEMS = 2
 """Packets that are added to `IDLE_S`: one is spent while tokens for the next one come."""
 TRICKLE_S = 1.0
 """Traffic of at most `IDLE_ITEMS` packets in this time is a trickle: the depth of an idle limiter
-passes all of it. Within this time without a byte, a limiter falls idle."""
+passes all of it. Within this time without a token, a limiter falls idle."""
 DEPTH_ITEMS = 6
 """Least depth of a limiter with traffic, in packets: TCP's smallest windows and its probes."""
 DEPTH_S = 2.0
@@ -82,12 +82,12 @@ LOAN_S = 0.25
 """Least loan of a limiter in seconds of its static share. Short intervals make news younger, but
 they do not shorten TCP's swings."""
 REFILL_S = 1.0
-"""Time in which a limiter wants back the bytes that an idle bucket or its account lacks."""
+"""Time in which a limiter wants back the tokens that an idle bucket or its account lacks."""
 BURST_S = 0.5
 """Time in which it wants back those that a burst needs: their claim lasts as long as that of the
 burst itself, which a flow's average spreads over this time (`FAST_NS`)."""
 LEAST_MISSING = 64
-"""Missing bytes below which a limiter claims none: each claim would be smaller than the last."""
+"""Missing tokens below which a limiter claims none: each claim would be smaller than the last."""
 
 
 class FairBucket:
@@ -107,7 +107,7 @@ class FairBucket:
         self._burst_missing = 0.0
         """Tokens that it lacks for the largest burst that a full account would pay for."""
         self._owed = 0.0
-        """Bytes that the account lacks of what this limiter may claim."""
+        """Tokens that the account lacks of what this limiter may claim."""
 
     @property
     def settled(self) -> bool:

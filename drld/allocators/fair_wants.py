@@ -7,7 +7,7 @@
   the interval on average.
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
-Flows outside the sample count like as many sampled ones as carry their bytes.
+Flows outside the sample count like as many sampled ones as carry their tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A limiter's account: the bytes that it may still forward, whatever its news says. Pure.
+"""A limiter's account: the tokens that it may still forward, whatever its news says. Pure.
 
 A limiter divides the limit by news of its peers, so old news may give it more than its part. The
-account bounds this excess in bytes, for any traffic. Two sums define it:
+account bounds this excess in tokens, for any traffic. Two sums define it:
 
     m_i   the least weight that limiter i told in the last D (the age of news)
     S_i   the sum of all weights that i believes now, its own counted as m_i
@@ -10,10 +10,10 @@ The *strict share* is m_i / S_i. If no believed weight was told longer than D ag
 the sum of all m_j. So the strict shares of a fleet sum to 1 at most, at every moment, however
 weights change (docs/conservative-rule.md).
 
-The account fills at (1 + margin) L m_i / S_i, where L is the limit, and pays for every byte that
-the limiter forwards. It holds at most `capacity`. Bytes beyond the strict share are a loan from it.
-So in any time t a limiter forwards at most its income of that time and its capacity, and the fleet
-forwards at most
+The account fills at (1 + margin) L m_i / S_i, where L is the limit, and pays for every token that
+the limiter forwards. It holds at most `capacity`. Tokens beyond the strict share are a loan from
+it. So in any time t a limiter forwards at most its income of that time and its capacity, and the
+fleet forwards at most
 
     (1 + margin) L t + the sum of the capacities
 
@@ -34,7 +34,7 @@ LAST_S = 0.1
 
 
 class LoanAccount:
-    """The bytes that one limiter may still forward of one limit."""
+    """The tokens that one limiter may still forward of one limit."""
 
     __slots__ = ("_income", "balance", "capacity")
 
@@ -49,7 +49,7 @@ class LoanAccount:
         """Settle the account at the end of an interval; the first settling fills it.
 
         Args:
-            forwarded: bytes that the limiter forwarded in the interval.
+            forwarded: tokens that the limiter forwarded in the interval.
             income: rate at which the account fills from now on, tokens/s.
             capacity: largest balance from now on, tokens.
             interval_s: the interval's length, s.
@@ -65,11 +65,11 @@ class LoanAccount:
 
     @property
     def missing(self) -> float:
-        """Bytes that the account lacks of its capacity."""
+        """Tokens that the account lacks of its capacity."""
         return 0.0 if self.balance is None else max(self.capacity - self.balance, 0.0)
 
     def spare(self, fill_rate: float, interval_s: float) -> float:
-        """Bytes of the balance that a fill rate leaves for the depth of the bucket."""
+        """Tokens of the balance that a fill rate leaves for the depth of the bucket."""
         if self.balance is None:
             return 0.0
         return self.balance - _lasting(interval_s) * max(fill_rate - self._income, 0.0)

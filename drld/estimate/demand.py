@@ -1,6 +1,6 @@
 """The local demand of one limit (paper, section 3.1): a rate over each interval, then an EWMA.
 
-Smoothing hides a change, so a start is not smoothed: after `IDLE_NS` without a byte the filters
+Smoothing hides a change, so a start is not smoothed: after `IDLE_NS` without a token the filters
 restart, and the first demand counts whole. (Paper, section 3.2.2: a new flow gets its instantaneous
 rate, so that slow start can continue.)
 """
@@ -13,7 +13,7 @@ from drld.model import NS_PER_S, Demand, FlowId, Measurement
 from drld.units import BYTES
 
 IDLE_NS = 1 * NS_PER_S
-"""The time without a byte after which a limit is idle on this limiter, ns."""
+"""The time without a token after which a limit is idle on this limiter, ns."""
 
 
 class DemandEstimator:
@@ -29,7 +29,7 @@ class DemandEstimator:
 
     @property
     def idle(self) -> bool:
-        """Whether no byte has arrived for `IDLE_NS`."""
+        """Whether no token has arrived for `IDLE_NS`."""
         return self._silent_ns >= IDLE_NS
 
     def update(self, measurement: Measurement) -> tuple[Demand, list[FlowId]]:

@@ -2,17 +2,17 @@
 
 Paper, section 3.2.2: a limiter keeps byte counters for a constant-size set of flows. It discards
 small flows and resamples, so that the set comes to hold the fast ones. It takes the fastest flow to
-be unbottlenecked. There are two halves, because the first runs for each packet and the second once
-a tick.
+be unbottlenecked. Here the counters count tokens: bytes of packets, or of another unit. There are
+two halves, because the first runs for each packet and the second once a tick.
 
-`FlowSample` counts every byte of a flow in the set. (One packet in sixteen would show too little of
+`FlowSample` counts every item of a flow in the set. (One packet in sixteen would show too little of
 a slow flow in 50 ms.) While the set has room, any packet of a new flow enters it. Only the tick
 makes room, at moments that do not depend on the traffic. So the packet that finds room is a uniform
 draw over packets. A flow enters in proportion to its rate, as with the paper's resample
 probability, but without a draw for each packet. A lone new flow is seen at once.
 
 `FlowRates` estimates. Each flow's rate is an EWMA corrected for its start: the weights sum to 1 -
-alpha**k after k ticks. So a young flow's estimate is the mean over its short life. The bytes of
+alpha**k after k ticks. So a young flow's estimate is the mean over its short life. The tokens of
 flows outside the set make one more pseudo-flow. So the rates always sum to the limiter's (`total`).
 
 A flow *pauses* once it was silent for `PAUSE_NS`, and for the time in which it used to send
@@ -27,7 +27,7 @@ largest f that is the mean of all flows at or above `CLUSTER` of f (found by ite
 maximum). Then equal flows all count, whatever the noise. Flows that are bottlenecked elsewhere,
 below `CLUSTER` of the fair rate, do not count, as the paper wants. Three flows in one bucket stay
 unequal for seconds, a factor of two apart. With half of f, or with rates that halve in a second,
-the fastest of them would be the only unbottlenecked one (docs/allocators.md).
+the fastest of them would be the only unbottlenecked one.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class FlowSlot:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """Bytes that arrived since the last `take`."""
+        """Tokens that arrived since the last `take`."""
         self.hits = 0
-        """Bytes since the last `take` that the limit refused or marked."""
+        """Tokens since the last `take` that the limit refused or marked."""
         self.due_ns = 0
         """Time at which the flow's bucket is full again (drld.police.flow_bucket), ns."""
 
 
 class FlowSample:
-    """Byte counters of at most `capacity` flows."""
+    """Token counters of at most `capacity` flows."""
 
     __slots__ = ("_slots", "capacity")
 
@@ -82,7 +82,7 @@ class FlowSample:
         self._slots: dict[FlowId, FlowSlot] = {}
 
     def observe(self, flow: FlowId, length: int) -> FlowSlot | None:
-        """Count a packet of `length` bytes if its flow is in the set, or the set has room for it.
+        """Count an item of `length` tokens if its flow is in the set, or the set has room for it.
 
         Returns:
             The flow's slot; None: the flow is not in the set.
@@ -103,7 +103,7 @@ class FlowSample:
         """Read and reset the counters of all flows.
 
         Returns:
-            Bytes of each flow since the last `take`; and, of these, the bytes that the limit
+            Tokens of each flow since the last `take`; and, of these, the tokens that the limit
             refused or marked, without the flows that have none.
         """
         counted, hits = {}, {}
@@ -162,11 +162,11 @@ class FlowState:
         """Add one interval.
 
         Args:
-            counted: bytes of the flow in the interval.
+            counted: tokens of the flow in the interval.
             interval_ns: the interval's length.
             alpha: part of `average` that older intervals keep.
             fast_alpha: part of `fast` that older intervals keep.
-            hit: whether the limit refused or marked any of the bytes.
+            hit: whether the limit refused or marked any of the tokens.
             item: typical item of the limit's unit, tokens.
         """
         self.last = last = counted * NS_PER_S / interval_ns
@@ -194,7 +194,7 @@ class FlowRates:
         self.rest = FlowState()
         """Estimates of all flows outside the sample, as if they were one flow."""
         self._ahead = 0
-        """Bytes of the sample that are not in the total yet. A datapath that counts while the
+        """Tokens of the sample that are not in the total yet. A datapath that counts while the
         daemon reads shows a packet in one of the two first."""
 
     @property
@@ -250,7 +250,7 @@ class FlowRates:
         floor = CLUSTER * (unbottlenecked_rate(self.rates) or 0.0)
         sampled = sum(flow.fast for flow in self._flows.values())
         if self._flows and rest > sampled:
-            # The sample carries less than half of the bytes: flows below its mean make room.
+            # The sample carries less than half of the tokens: flows below its mean make room.
             floor = max(floor, sampled / len(self._flows))
         candidates = [
             (flow.average, key)

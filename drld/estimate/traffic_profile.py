@@ -3,15 +3,15 @@
 Theory: the burstiness curve of traffic (Cruz, "A calculus for network delay", 1991). A bucket of
 rate r drops nothing if its depth is at least
 
-    b(r) = max over all s <= t of  A(s, t) - r (t - s)          A: bytes that arrived
+    b(r) = max over all s <= t of  A(s, t) - r (t - s)          A: tokens that arrived
 
 which is the largest backlog of a queue that is served at r. It is kept for the rates
 r = least x 2**(i / STEPS): a backlog u and a need b each.
 
-Counters are read once an interval (a tick), so the times of the bytes within it are not known. The
-worst case is assumed: the bytes of one interval came at its end, those of the next at its begin.
+Counters are read once an interval (a tick), so the times of the tokens within it are not known. The
+worst case is assumed: the tokens of one interval came at its end, those of the next at its begin.
 
-    need b <- max(b, u + a)         u <- a + max(u - r dt, 0)         a: bytes of the interval dt
+    need b <- max(b, u + a)         u <- a + max(u - r dt, 0)         a: tokens of the interval dt
 
 So b is never too small, and too large by at most r times two intervals (tests/property).
 
@@ -21,7 +21,7 @@ rates below it are stored, those between the mean and the present peak. A rate w
 nothing, a tick some microseconds, and a limit without traffic nothing.
 
 The suggested rate is the smallest r such that enough of the seconds with traffic had at most r
-bytes. An interval longer than a second counts once, with its mean.
+tokens. An interval longer than a second counts once, with its mean.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TrafficProfile:
         self._seconds: dict[int, int] = {}
         """Seconds with traffic, by the place of the smallest rate that they did not exceed."""
         self._window = self._window_ns = 0
-        """Bytes and time of the second that is not over."""
+        """Tokens and time of the second that is not over."""
         self._first = 0
         """The place of the smallest rate that is not dropped."""
         self._backlog: list[float] = []
@@ -61,10 +61,10 @@ class TrafficProfile:
         self._need: list[float] = []
         """The needs at the same rates; at any rate the need is at least `_pair`."""
         self._last = self._pair = 0
-        """The bytes of the last interval, and the most bytes of two consecutive intervals."""
+        """The tokens of the last interval, and the most tokens of two consecutive intervals."""
 
     def add(self, arrived: int, interval_ns: int, now_ns: int) -> None:
-        """Add the bytes of an interval that ends now; between two intervals there were none."""
+        """Add the tokens of an interval that ends now; between two intervals there were none."""
         silent_ns = now_ns - interval_ns - self._last_ns
         self._last_ns = now_ns
         if silent_ns > 0:
@@ -89,7 +89,7 @@ class TrafficProfile:
         self._window = self._window_ns = 0
 
     def _serve(self, arrived: int, dt: float) -> None:
-        """Serve all queues for `dt` seconds, at the end of which the bytes arrive."""
+        """Serve all queues for `dt` seconds, at the end of which the tokens arrive."""
         last, need = self._last, self._need
         self._last = arrived
         self._pair = max(self._pair, last + arrived)
