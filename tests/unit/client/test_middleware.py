@@ -31,7 +31,10 @@ def plan(header: str | None) -> dict[str, str] | None:
 
 
 def named(plan: str) -> dict[str, str]:
-    return {"cost" if plan == "mistake" else "plan": plan}
+    """The pairs of a plan: too many for a mistake, and a long value is none."""
+    return (
+        dict.fromkeys("123456789", "") if plan == "mistake" else {"plan": plan, "user": "a" * 300}
+    )
 
 
 def of_scope(scope: asgi.Scope) -> dict[str, str] | None:
@@ -61,7 +64,7 @@ def check_answers(answers: list[httpx.Response]) -> None:
     assert free.headers["ratelimit"] == '"limit-2";r=1'
     assert refused.json() == {"error": "above the limit limit-2"}
     assert refused.headers["ratelimit"] == '"limit-2";r=0'
-    assert "cost: is no name for a descriptor" in mistaken.json()["error"]
+    assert "8 pairs at most" in mistaken.json()["error"]
     assert "ratelimit" not in unlimited.headers
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from drld import config
+from drld.requests.spec import RequestsSpec
 from drld.spec import LimiterSpec
 from tests.unit.config.good import GOOD, problems, refusal
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_a_syntax_error_is_one_line_with_its_place() -> None:
@@ -134,3 +137,12 @@ def test_a_good_file_is_loaded(tmp_path: Path) -> None:
     path.write_text(GOOD)
     assert isinstance(config.load(path), LimiterSpec)
     assert config.load(str(path)) == config.load(path)
+
+
+def test_the_examples_of_the_planes_run_on_one_host() -> None:
+    """A limiter with keys has a second UDP port, so a neighbouring port is taken."""
+    taken: list[int] = []
+    for plane in ("messages", "requests"):
+        spec = config.load(DOCS / f"{plane}.example.toml")
+        taken += [spec.listen[1], spec.plane(RequestsSpec).port_of_keys(spec.listen[1])]
+    assert len(taken) == len(set(taken)) == 4, taken
