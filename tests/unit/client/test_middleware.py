@@ -150,7 +150,7 @@ def test_a_decorator_asks_the_fleet_and_compares_its_rate(
         with pytest.raises(RateLimitedError, match="above the limit limit-1") as error:
             work("free")
         assert error.value.retry_after_s is None
-        with pytest.raises(RateLimitedError, match="cost: is no name"):
+        with pytest.raises(RateLimitedError, match="8 pairs at most"):
             work("mistake")
         # The client reads the limits from time to time, and they are the same.
         known = client.limits
