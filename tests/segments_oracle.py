@@ -21,4 +21,4 @@ class Oracle:
         for offset in range(self.asked, end):
             self._latest_ns = max(self._latest_ns, self._times.pop(offset, read_ns))
         self.asked = max(self.asked, end)
-        return min(max(self._latest_ns, read_ns - LATEST_NS), read_ns)
+        return max(self._latest_ns, read_ns - LATEST_NS)

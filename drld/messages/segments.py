@@ -9,8 +9,9 @@ latest time of the connection's bytes up to the message's last one: TCP could no
 earlier. So a repeated segment changes no time, and a segment that fills a hole changes the times of
 all bytes behind the hole. A byte without a known time gets the time at which its message was read.
 
-No message is charged more than `LATEST_NS` before it is read, and none after it
-(`drld.police.arrival_time` gives the reasons).
+No message is charged more than `LATEST_NS` before the turn that reads it
+(`drld.police.arrival_time` gives the reasons). A message that arrived after that turn began belongs
+to the next turn (`drld.messages.front.pump`).
 
 Offsets count the bytes of the client's stream from 0. Sequence numbers count them modulo 2^32 and
 begin anywhere. A segment has the place that is nearest to the first byte whose time has not been
@@ -149,22 +150,22 @@ class Segments:
         """The arrival time of the message whose last byte is before the offset `end`.
 
         Offsets never decrease from one call to the next. Messages that end together, in a record of
-        TLS, count alike.
+        TLS, count alike. A message that arrived after `read_ns` does not count yet: the next turn
+        asks again.
 
         Args:
             end: the offset behind the message.
             read_ns: the beginning of the turn that reads the message.
         """
-        tally = self._tally
         if end > self._offset:
             self._timed = self._pass(end, read_ns)
-        if self._timed:
-            tally.stamped += 1
-        else:
-            tally.unstamped += 1
         latest_ns = self._latest_ns
         if latest_ns > read_ns:
-            return read_ns
+            return latest_ns
+        if self._timed:
+            self._tally.stamped += 1
+        else:
+            self._tally.unstamped += 1
         return latest_ns if latest_ns > read_ns - LATEST_NS else read_ns - LATEST_NS
 
     def _pass(self, end: int, read_ns: int) -> bool:

@@ -20,6 +20,7 @@ import paho.mqtt.client as mqtt
 import trio
 
 from drld.messages.datapath import MessageDatapath
+from drld.messages.front.arrival import Stamps
 from drld.messages.front.broker_front import BrokerFront
 from drld.messages.front.coarse_stamps import ReadStamps
 from drld.messages.front.pump import Pump
@@ -76,9 +77,13 @@ async def front(
     *limits: LimitSpec,
     certificate: Certificate | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
+    stamps: Stamps | None = None,
     **settings: Any,
 ) -> AsyncIterator[Front]:
-    """A front of a broker, which is named as its protocol; `settings` are those of `BrokerSpec`."""
+    """A front of a broker, which is named as its protocol; `settings` are those of `BrokerSpec`.
+
+    Without `stamps`, messages have the time of reading.
+    """
     tls = None
     if certificate is not None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -94,7 +99,7 @@ async def front(
         datapath = MessageDatapath([spec], Random(1))
         attach(datapath, *limits, now_ns=clock())
         pump = Pump(datapath.gate, clock)
-        broker = BrokerFront(spec, pump, ReadStamps())
+        broker = BrokerFront(spec, pump, stamps or ReadStamps())
         broker.listen([listener])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pump.run)

@@ -139,9 +139,13 @@ class Connection:
                         return
                     if opening.done:
                         opening = self._opening = None
+                at_ns = arrival(frame.end, read_ns)
+                if at_ns > read_ns and pump.postpones(self, at_ns):
+                    self._frames = chain((frame,), frames)
+                    return
                 if frame.answer:
                     self.client.answer(frame.answer, self.broker.returns)
-                arrived.append((arrival(frame.end, read_ns), self, frame))
+                arrived.append((at_ns if at_ns < read_ns else read_ns, self, frame))
                 left -= 1
                 if not left:
                     pump.unfinished(self)
@@ -278,7 +282,6 @@ class Connection:
 
     def _read_client(self) -> None:
         if self.client.stream.shakes and not self._shared.pump.shakes():
-            self.look()
             return
         most = READ_BYTES if self.broker.returns.accepted else STRANGER_BYTES
         frames = self.client.receive(most)
@@ -290,7 +293,6 @@ class Connection:
             self._hand_over = hand_over(
                 self._shared.protocol, self.lane.client, self.client, self.broker
             )
-        self.look()
 
     def _begun(self) -> int | None:
         """See `Patience.frame`."""
@@ -312,7 +314,6 @@ class Connection:
         self.client.ended = True
         self.client.send(answer)
         self.client.end()
-        self.look()
 
     # The broker
 

@@ -15,6 +15,10 @@ events and frames beyond that for the next turn, which begins with them. So no c
 behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
 their time.
 
+A frame that arrived after the turn began belongs to the next turn. A turn may be interrupted at any
+place for as long as busy processes take. Sockets that have become ready meanwhile are read in the
+next turn, and their frames may have arrived earlier.
+
 After a stop of the daemon, all sockets are ready, with more frames than these. Charged in several
 turns, conforming messages would wait: a bucket that has taken in a later message is not as full as
 it was. So if the first frame of a socket is older than `READ_NS`, the turn has no bound on frames:
@@ -108,6 +112,8 @@ class Pump:
         """The number of errors in the program; each has ended the connection that it was in."""
         self._events: deque[tuple[int, int]] = deque()
         self._unfinished: deque[Flow] = deque()
+        self._postponed: list[Flow] = []
+        """The connections with frames that arrived after this turn began."""
         self._touched: list[Flow] = []
         self._handshakes = 0
         """The number of steps of TLS handshakes in this turn."""
@@ -120,6 +126,16 @@ class Pump:
     def unfinished(self, flow: Flow) -> None:
         """Let the next turn take more frames of a connection."""
         self._unfinished.append(flow)
+
+    def postpones(self, flow: Flow, arrived_ns: int) -> bool:
+        """Let the next turn take a frame that arrived after this turn began.
+
+        Returns whether it does: not if the time is still to come, so it is of another clock.
+        """
+        if arrived_ns > self.reactor.clock():
+            return False
+        self._postponed.append(flow)
+        return True
 
     def shakes(self) -> bool:
         """Count a step of a TLS handshake; return whether this turn has time for it."""
@@ -187,6 +203,8 @@ class Pump:
             late = late or (len(arrived) > first and arrived[first][0] < late_ns)
         while late and unfinished and reactor.clock() < until_ns:
             self._take()
+        unfinished.extend(self._postponed)
+        self._postponed.clear()
         return several
 
     def _take(self) -> None:

@@ -65,7 +65,16 @@ def test_a_message_is_charged_at_most_a_quarter_of_a_second_before_it_is_read() 
     segments.add(0, 30, 5)
     assert segments.arrival(10, LATEST_NS + 4) == 5
     assert segments.arrival(20, LATEST_NS + 6) == 6
-    assert segments.arrival(30, 3) == 3
+
+
+def test_a_message_that_came_during_the_turn_counts_when_the_next_one_asks_again() -> None:
+    tally = Tally()
+    segments = Segments(0, tally)
+    segments.add(0, 10, 5)
+    assert segments.arrival(10, 4) == 5
+    assert (tally.stamped, tally.unstamped) == (0, 0)
+    assert segments.arrival(10, 6) == 5
+    assert (tally.stamped, tally.unstamped) == (1, 0)
 
 
 def test_bytes_without_a_record_count_when_they_are_read() -> None:
