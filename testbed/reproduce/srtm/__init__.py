@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from testbed.reproduce.srtm import bursts, penalty, real_brokers, tradeoff
+from testbed.reproduce.srtm import baselines, bursts, penalty, real_brokers, tradeoff
 
-FIGURES = (penalty.FIGURE, tradeoff.FIGURE, bursts.FIGURE, real_brokers.FIGURE)
+FIGURES = (
+    penalty.FIGURE,
+    tradeoff.FIGURE,
+    baselines.FIGURE,
+    bursts.FIGURE,
+    real_brokers.FIGURE,
+)

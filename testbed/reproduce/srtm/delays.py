@@ -33,10 +33,12 @@ def bursts(results: Results, series: str) -> str:
     return f"{found[0]} to {found[-1]} messages" if found else "-"
 
 
-def cells(results: Results, series: str, of: str, name: str) -> list[str]:
+def cells(
+    results: Results, series: str, of: str, name: str, columns: Sequence[str] = BROKERS
+) -> list[str]:
     """Median, least and most by the number of brokers, for a row."""
     row = []
-    for brokers in BROKERS:
+    for brokers in columns:
         found = values(results, series, brokers, of, name)
         row.append(
             f"{text(statistics.median(found), 2)} ({min(found):.2f} to {max(found):.2f})"

@@ -18,6 +18,9 @@ BURST = 26
 """The least whole bucket that at most one message in a hundred finds too empty, by eq. (1)."""
 PAPER_P99_MS = 14.7
 """End to end, with six brokers."""
+REFERENCE_MS = (2.25, 4.23, 7.26, 9.43, 11.1)
+"""The tails of a simulator that was written before this one and apart from it, with one trace; two
+to six brokers."""
 FIXED = MessageSeries("srtm/penalty", Case(1000, burst=BURST), cpu_s=6)
 PROFILED = MessageSeries("srtm/penalty-profiled", Case(1000), cpu_s=9)
 
@@ -30,7 +33,7 @@ def evaluate(results: Results) -> Finding:
               median(results, FIXED.name, "1", "access", "p99"), "ms", most=0.0),
     ]  # fmt: skip
     rows = []
-    for brokers in BROKERS[1:]:
+    for brokers, reference_ms in zip(BROKERS[1:], REFERENCE_MS, strict=True):
         parts = int(brokers)
         law_ms = 1e3 * tail_delay(rate, BURST, 1 / parts)
         equation_ms = 1e3 * mean_delay(rate / parts, BURST / parts, RHO)
@@ -40,6 +43,8 @@ def evaluate(results: Results) -> Finding:
         checks += [
             Check(f"{parts} brokers: 99th percentile over the law's {law_ms:.2f} ms",
                   None if tail is None else tail / law_ms, least=0.85, most=1.15),
+            Check(f"{parts} brokers: the same over the reference's {reference_ms} ms",
+                  None if tail is None else tail / reference_ms, least=0.85, most=1.15),
             Check(f"{parts} brokers: mean over eq. (1)'s {equation_ms:.2f} ms",
                   None if mean is None else mean / equation_ms, least=0.85, most=1.15),
         ]  # fmt: skip
