@@ -93,44 +93,6 @@ def test_figure_4_4_an_element_that_returns_is_no_second_request() -> None:
     assert a.entries == 1
 
 
-def test_slip_listing_3_1_caps_each_refill_and_not_the_bucket() -> None:
-    """Data set F: 2 c requests at half the rate, then as many as pass at once."""
-    policy = Policy(100, 100)
-    admitted = {}
-    for literal in (True, False):
-        bucket = Counter(policy, 1, literal=literal)
-        for number in range(200):
-            assert bucket.take(EPOCH_NS + number * 20 * MS)[0].admitted
-        end_ns = EPOCH_NS + 3990 * MS
-        admitted[literal] = sum(bucket.take(end_ns)[0].admitted for _ in range(400))
-    assert admitted == {True: 299, False: 100}
-
-
-def test_slip_listing_4_1_would_keep_the_dead() -> None:
-    """The listing removes heads whose death is ahead: a full queue never has room again."""
-    bucket = Queue(SLOW, 1)
-    assert decisions(bucket, [0, 0, 0, 0, 0, 1]) == [True] * 4 + [False, True]
-    kept = [death for death in (1, 2, 3, 4) if not death > 1]
-    assert kept == [1], "as printed: the dead one stays, and those that live go"
-
-
-def test_slip_listing_4_2_keeps_two_elements_of_a_birth_in_delta_states() -> None:
-    """Merged as printed, a delta state has one request twice, and so has its receiver."""
-    per, born = 20, 1
-    printed: list[list[int]] = []
-    for birth, death in sorted([(born, 21), (born, 41)]):
-        least = printed[-1][1] + per if printed else death
-        printed.append([birth, max(least, death)])
-    assert printed == [[1, 21], [1, 41]]
-    local = [[1, 21]]
-    # At the receiver the heads are paired: one pair is one element, the other stays a second one.
-    assert len(local) + len(printed) - 1 == 2
-    pending = Pending()
-    pending.add(USER, {(1, 0): 21})
-    pending.add(USER, {(1, 0): 41})
-    assert pending.news == {USER: {(1, 0): 41}}, "here it is one, with the larger death"
-
-
 def test_requests_of_one_millisecond_at_two_limiters_are_one_for_the_queue_alone() -> None:
     makes: list[tuple[Callable[[int], Bucket], int]] = [
         (lambda origin: Queue(SLOW, origin), 2),
@@ -150,22 +112,6 @@ def test_figure_5_16_the_spread_of_an_element_by_enumeration() -> None:
     told = {interval: 2 ** (900 // interval) for interval in (300, 450, 900)}
     assert told == {300: 8, 450: 4, 900: 2}
     assert [round(100 * n / 30) for n in told.values()] == [27, 13, 7]
-
-
-def test_slip_percent_more_are_ratios() -> None:
-    """ "798 % more" is a ratio of 7.98, which is 698 % more."""
-    ratios = {7.98: 798, 8.83: 883, 5.13: 513, 4.95: 495, 4.27: 427, 2.15: 215}
-    assert all(round(100 * ratio) == said for ratio, said in ratios.items())
-    assert all(round(100 * (ratio - 1)) == said - 100 for ratio, said in ratios.items())
-
-
-def test_slip_an_unlimited_user_sends_more_slowly_than_the_refill() -> None:
-    """4.3.4 says "slightly faster" of B's user, whom no limit holds (figure 5.11)."""
-    faster, slower = (
-        decisions(Gcra(SLOW), [number * gap_s for number in range(120)]) for gap_s in (0.95, 1.05)
-    )
-    assert not all(faster)
-    assert all(slower)
 
 
 def test_retry_after_is_when_the_request_passes() -> None:

@@ -36,7 +36,7 @@ SERIES = {
     publishers: MessageSeries(
         f"srtm/baselines-{publishers}",
         Case(publishers, brokers=(concentrated(publishers), LB), burst=BURST, repeat=3,
-             seconds=10.0, warm_s=2.0),
+             seconds=5.0, warm_s=1.0),
         cpu_s=publishers / 1000,
     )
     for publishers in _PUBLISHERS

@@ -89,7 +89,7 @@ SLIPS = (
     ("5.2", "798 % more, and five like it", "a ratio of 7.98: 698 % more"),
     ("5.3", "0.0025 % more bytes", "about equal"),
 )
-"""Where the thesis slips or is open, and the reading here (tests/unit/test_buckets.py)."""
+"""Where the thesis slips or is open, and the reading here (tests/unit/test_thesis_slips.py)."""
 
 
 def _whole(run: Run) -> float:
