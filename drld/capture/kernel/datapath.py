@@ -21,11 +21,11 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from drld.capture import kernel_layout as layout
 from drld.capture.flow_identity import FLOW_WAYS, flow_identity, sets_of
+from drld.capture.kernel.counted import Counted
 from drld.capture.kernel.hooks import Hooks
 from drld.capture.kernel.link_news import LinkNews
 from drld.capture.kernel.state import Counts, State
@@ -49,18 +49,6 @@ _LOOK_NS = NS_PER_S
 def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
     """The programs of bpf/limiter.c, by name; see `compiled`."""
     return compiled("limiter", layout.VALUES, flags, cache)
-
-
-@dataclass(slots=True)
-class _Counted:
-    """A limit's counters at its last read."""
-
-    slot: int
-    read_ns: int
-    counts: Counts
-    flows: tuple[int, ...]
-    hits: tuple[int, ...]
-    """Bytes by place of the flow table."""
 
 
 class KernelDatapath:
@@ -91,7 +79,7 @@ class KernelDatapath:
         self._hooks: Hooks | None = None
         self._news: LinkNews | None = None
         self._limits: dict[int, LimitSpec] = {}
-        self._counted: dict[int, _Counted] = {}
+        self._counted: dict[int, Counted] = {}
         self._ids: dict[int, int] = {}
         """Limit's id by slot."""
         self._records: dict[int, Enforcement] = {}
@@ -137,32 +125,7 @@ class KernelDatapath:
 
     def read(self, limit_id: int, now_ns: int) -> Measurement:
         """See `Datapath.read`."""
-        counted = self._counted[limit_id]
-        state = self._attached()
-        counts, flows = state.counts(counted.slot), state.flows(counted.slot)
-        new = counts.since(counted.counts)
-        hits = state.hits(counted.slot) if new.dropped_bytes or new.marked_bytes else counted.hits
-        measurement = Measurement(
-            interval_ns=now_ns - counted.read_ns,
-            arrived_tokens=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
-            arrived_items=new.forwarded_packets + new.dropped_packets + new.refused_packets,
-            forwarded_tokens=new.forwarded_bytes,
-            forwarded_items=new.forwarded_packets,
-            dropped_tokens=new.dropped_bytes,
-            dropped_items=new.dropped_packets,
-            flows=layout.by_flow(flows[::2], flows[1::2], counted.flows[1::2]),
-            hits={
-                identity: size
-                for identity, size in layout.by_flow(flows[::2], hits, counted.hits).items()
-                if size
-            }
-            if hits is not counted.hits
-            else {},
-            marked_tokens=new.marked_bytes,
-            marked_items=new.marked_packets,
-        )
-        counted.read_ns, counted.counts, counted.flows, counted.hits = now_ns, counts, flows, hits
-        return measurement
+        return self._counted[limit_id].read(self._attached(), now_ns)
 
     def program(
         self,
@@ -175,7 +138,7 @@ class KernelDatapath:
         counted = self._counted[limit_id]
         leaving = set(evict)
         if leaving:
-            for place, identity in enumerate(counted.flows[::2]):
+            for place, identity in enumerate(counted.flows):
                 if identity in leaving:
                     self._attached().evict(counted.slot, place)
         if self._records[limit_id] != enforcement:
@@ -307,7 +270,7 @@ class KernelDatapath:
         kept = old_state.slots()
         slots = _place(limits, old_state, state.capacity)
         fresh = [(limit, record) for limit, record in pairs if limit.id not in kept]
-        counted: dict[int, _Counted] = {}
+        counted: dict[int, Counted] = {}
 
         def ready() -> None:
             if state is not old_state:
@@ -320,9 +283,7 @@ class KernelDatapath:
                 )
             for limit_id, slot in (kept | slots).items():
                 if state is not old_state or limit_id not in self._counted:
-                    counted[limit_id] = _Counted(
-                        slot, now_ns, state.counts(slot), state.flows(slot), state.hits(slot)
-                    )
+                    counted[limit_id] = Counted.of(state, slot, now_ns)
 
         try:
             self._on_hooks().replace(limits, slots, state, old_state.handover_ids, ready)
@@ -342,7 +303,7 @@ class KernelDatapath:
         }
         self._settle_in(pairs, slots, kept, now_ns)
 
-    def _count_late(self, old_state: State, copied: Mapping[int, _Counted]) -> None:
+    def _count_late(self, old_state: State, copied: Mapping[int, Counted]) -> None:
         """Have the next reads count the packets that came after the old maps were copied."""
         for limit_id, base in self._counted.items():
             late = old_state.counts(base.slot).since(copied[limit_id].counts)

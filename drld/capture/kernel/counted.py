@@ -1,0 +1,58 @@
+"""One limit's counters in the maps at its last read, and what they have counted since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drld.capture import kernel_layout as layout
+from drld.capture.kernel.state import Counts, State
+from drld.model import FlowId, Measurement
+
+
+@dataclass(slots=True)
+class Counted:
+    """A limit's counters at its last read."""
+
+    slot: int
+    read_ns: int
+    counts: Counts
+    flows: Sequence[int]
+    """The id of the flow in each place of the flow table; 0: the place is free."""
+    sizes: Sequence[int]
+    hits: Sequence[int]
+    """Bytes by place of the flow table: that arrived, and that were refused or marked."""
+
+    @classmethod
+    def of(cls, state: State, slot: int, now_ns: int) -> Counted:
+        """The counters at this moment."""
+        counts, table = state.counts(slot), state.flows(slot)
+        return cls(slot, now_ns, counts, table[::2], table[1::2], state.hits(slot))
+
+    def read(self, state: State, now_ns: int) -> Measurement:
+        """What was counted since the last read."""
+        counts, table = state.counts(self.slot), state.flows(self.slot)
+        flows, sizes = table[::2], table[1::2]
+        new = counts.since(self.counts)
+        hits: dict[FlowId, int] = {}
+        if new.dropped_bytes or new.marked_bytes:
+            now = state.hits(self.slot)
+            found = layout.by_flow(flows, now, self.hits)
+            hits = {identity: size for identity, size in found.items() if size}
+            self.hits = now
+        measurement = Measurement(
+            interval_ns=now_ns - self.read_ns,
+            arrived_tokens=new.forwarded_bytes + new.dropped_bytes + new.refused_bytes,
+            arrived_items=new.forwarded_packets + new.dropped_packets + new.refused_packets,
+            forwarded_tokens=new.forwarded_bytes,
+            forwarded_items=new.forwarded_packets,
+            dropped_tokens=new.dropped_bytes,
+            dropped_items=new.dropped_packets,
+            flows=layout.by_flow(flows, sizes, self.sizes),
+            hits=hits,
+            marked_tokens=new.marked_bytes,
+            marked_items=new.marked_packets,
+        )
+        self.read_ns, self.counts = now_ns, counts
+        self.flows, self.sizes = flows, sizes
+        return measurement
