@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
+from typing import NamedTuple
 
 from drld.model import NS_PER_S, FlowId
 from drld.units import BYTES
@@ -121,6 +122,27 @@ class FlowSample:
             self._slots.pop(flow, None)
 
 
+class Step(NamedTuple):
+    """What an interval means to the estimates of all flows of a limit."""
+
+    interval_ns: int
+    old: float
+    """The part of `FlowState.average` that older intervals keep."""
+    new: float
+    """The part that this interval has."""
+    fast_old: float
+    fast_new: float
+    """The same parts of `FlowState.fast`."""
+    pause: int
+    """The tokens of a flow's silence after which it pauses, times `NS_PER_S`."""
+
+    @classmethod
+    def of(cls, interval_ns: int, item: int) -> Step:
+        """The step of an interval; `item` is the typical item of the limit's unit, tokens."""
+        old, fast_old = HISTORY ** (interval_ns / NS_PER_S), math.exp(-interval_ns / FAST_NS)
+        return cls(interval_ns, old, 1 - old, fast_old, 1 - fast_old, PAUSE_ITEMS * item * NS_PER_S)
+
+
 class FlowState:
     """Estimates of one flow, from the ticks so far."""
 
@@ -149,35 +171,18 @@ class FlowState:
         self.unhit_ns = NEVER_NS
         """Time since the limit refused or marked a packet of the flow, ns."""
 
-    def update(
-        self,
-        counted: int,
-        interval_ns: int,
-        alpha: float,
-        fast_alpha: float,
-        *,
-        hit: bool,
-        item: int = BYTES.item,
-    ) -> None:
-        """Add one interval.
-
-        Args:
-            counted: tokens of the flow in the interval.
-            interval_ns: the interval's length.
-            alpha: part of `average` that older intervals keep.
-            fast_alpha: part of `fast` that older intervals keep.
-            hit: whether the limit refused or marked any of the tokens.
-            item: typical item of the limit's unit, tokens.
-        """
+    def update(self, counted: int, step: Step, *, hit: bool) -> None:
+        """Add one interval: the tokens of the flow in it, and whether the limit refused or marked
+        any of them."""
+        interval_ns, old, new, fast_old, fast_new, pause = step
         self.last = last = counted * NS_PER_S / interval_ns
-        self.rate_sum = rate_sum = alpha * self.rate_sum + (1 - alpha) * last
-        self.fast = fast_alpha * self.fast + (1 - fast_alpha) * last
-        self.weight = weight = alpha * self.weight + (1 - alpha)
+        self.rate_sum = rate_sum = old * self.rate_sum + new * last
+        self.fast = fast_old * self.fast + fast_new * last
+        self.weight = weight = old * self.weight + new
         self.average = average = rate_sum / weight if weight else 0.0
         self.age_ns += interval_ns
         self.silent_ns = silent_ns = 0 if counted else self.silent_ns + interval_ns
-        paused = silent_ns >= PAUSE_NS and average * silent_ns >= PAUSE_ITEMS * item * NS_PER_S
-        self.paused = paused
+        self.paused = paused = silent_ns >= PAUSE_NS and average * silent_ns >= pause
         self.rate = 0.0 if paused else average
         self.unhit_ns = 0 if hit else self.unhit_ns + interval_ns
 
@@ -226,20 +231,22 @@ class FlowRates:
         have had `RESIDENCE_NS` to show their rate. A flow in a pause counts with its average, as a
         fast flow among many slow ones would otherwise take long to come back.
         """
-        alpha = HISTORY ** (interval_ns / NS_PER_S)
-        fast_alpha = math.exp(-interval_ns / FAST_NS)
+        step = Step.of(interval_ns, self._item)
         for key in self._flows.keys() - counted.keys():
             del self._flows[key]
+        evicted = []
+        flows = self._flows
         for key, size in counted.items():
-            flow = self._flows.get(key)
+            flow = flows.get(key)
             if flow is None:
-                flow = self._flows[key] = FlowState()
-            flow.update(size, interval_ns, alpha, fast_alpha, hit=key in hits, item=self._item)
+                flow = flows[key] = FlowState()
+            flow.update(size, step, hit=key in hits)
+            if flow.silent_ns >= SILENCE_NS:
+                evicted.append(key)
         rest = arrived_tokens - sum(counted.values()) - self._ahead
         self._ahead = max(-rest, 0)
         rest = max(rest, 0)
-        self.rest.update(rest, interval_ns, alpha, fast_alpha, hit=False, item=self._item)
-        evicted = [key for key, flow in self._flows.items() if flow.silent_ns >= SILENCE_NS]
+        self.rest.update(rest, step, hit=False)
         if rest:
             evicted += self._slowest(set(evicted), self.rest.fast)
         for key in evicted:
