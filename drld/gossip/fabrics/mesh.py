@@ -62,13 +62,11 @@ class MeshMembership(Membership):
     def take(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """See `Membership`."""
         super().take(peer, update, now_ns)
-        torn = bool(self.torn)
-        if update.whole:
-            self.torn.discard(peer)
-        else:
-            self.torn.add(peer)
-        if torn != bool(self.torn):
-            self._note_change(True, now_ns)
+        if update.whole == (peer in self.torn):
+            torn = bool(self.torn)
+            self.torn ^= {peer}
+            if torn != bool(self.torn):
+                self._note_change(True, now_ns)
 
     def steady(self, now_ns: int) -> bool:
         """See `Membership`; and every peer is whole, because one that is not concerns them all."""
@@ -153,14 +151,9 @@ class Mesh(Fabric[_Origin]):
             if hears and (not whole or peer in membership.torn):
                 others = max(0.0, total - values.get(peer, 0.0))
                 rest = to_float32(min(others, MAX_VALUE))
+            sequence = self._link(peer).sequences.take()
             update = MeshUpdate(
-                limit_id=self.limit_id,
-                sequence=self._link(peer).sequences.take(),
-                quantity=self.quantity,
-                hears=hears,
-                value=self._own,
-                whole=whole,
-                rest=rest,
+                self.limit_id, sequence, self.quantity, hears, self._own, whole, rest
             )
             updates.append((peer, update))
         return updates
