@@ -65,7 +65,7 @@ class AwakeLimits:
         rest = [
             limit_id
             for limit_id, managed in self.prompt.items()
-            if not managed.pending and (managed.limiter.quiescent or managed.limiter.only_measures)
+            if not managed.pending and (managed.limiter.only_measures or managed.limiter.quiescent)
         ]
         for managed in (*turn, *map(self.prompt.pop, rest)):
             limit_id = managed.limiter.policy.id

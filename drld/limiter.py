@@ -120,12 +120,9 @@ class Limiter:
         ]
         """The allocator's quantities in their order. Their updates share one sequence."""
         self.fabrics = tuple(shared.fabric for shared in self._shared)
-        self._remember()
-
-    @property
-    def fabric(self) -> Fabric[Any]:
+        self.fabric = self.fabrics[0]
         """The fabric of the allocator's first quantity."""
-        return self.fabrics[0]
+        self._remember()
 
     def _remember(self) -> None:
         """Remember published values for as long as a peer may believe them."""
@@ -172,8 +169,11 @@ class Limiter:
     def receive(self, peer: str, update: Update, now_ns: int) -> None:
         """Pass a peer's update of this limit to the fabric of its quantity; the first one rejects
         those of no quantity that is shared."""
-        fabrics = (it for it in self.fabrics if it.quantity is update.quantity)
-        next(fabrics, self.fabric).receive(peer, update, now_ns)
+        receiver = self.fabric
+        if update.quantity is not receiver.quantity:
+            others = (it for it in self.fabrics if it.quantity is update.quantity)
+            receiver = next(others, receiver)
+        receiver.receive(peer, update, now_ns)
 
     def initial(self) -> Enforcement:
         """The record to enforce until the first tick: the static share."""
@@ -183,11 +183,12 @@ class Limiter:
     def quiescent(self) -> bool:
         """Whether a tick would change nothing, as long as no packet and no update comes and the
         membership stays the same."""
+        if not self._demand.idle:
+            return False
         if self.only_measures:
-            return self._demand.idle
-        idle = self._demand.idle and all(shared.quiescent for shared in self._shared)
-        settled = self._shares_in_force.settled and self._allocator.settled
-        return idle and settled
+            return True
+        rests = all(shared.quiescent for shared in self._shared)
+        return rests and self._shares_in_force.settled and self._allocator.settled
 
     @property
     def only_measures(self) -> bool:

@@ -118,10 +118,9 @@ class FairBucket:
     @property
     def wanted_rate(self) -> float:
         """Rate that the limiter wants, to refill its bucket and its account, tokens/s."""
-        claims = (max(self._missing, self._owed), REFILL_S), (self._burst_missing, BURST_S)
-        return max(
-            missing / time_s if missing > LEAST_MISSING else 0.0 for missing, time_s in claims
-        )
+        missing, burst = max(self._missing, self._owed), self._burst_missing
+        refill = missing / REFILL_S if missing > LEAST_MISSING else 0.0
+        return max(refill, burst / BURST_S) if burst > LEAST_MISSING else refill
 
     def settle(
         self, weight: float, demand: Demand, view: GlobalView, limit: InForce, interval_ns: int
@@ -195,7 +194,7 @@ def _least_depth(limit: InForce) -> float:
 
 def _arriving(demand: Demand) -> float:
     """Rate of arrival in the last half second, tokens/s."""
-    return demand.rest + sum(flow.fast for flow in demand.sample)
+    return demand.rest + sum([flow.fast for flow in demand.sample])
 
 
 def _depth(burst: float, share: float) -> float:

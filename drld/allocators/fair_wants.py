@@ -35,7 +35,7 @@ class Wants:
         """Rate that each sampled flow wants, but for the unlimited ones, tokens/s."""
         self.unlimited = 0
         """Number of sampled flows that want all they can get."""
-        sampled = sum(flow.fast for flow in demand.sample)
+        sampled = sum([flow.fast for flow in demand.sample])
         self.copies = 1 + demand.rest / sampled if sampled else 1.0
         """Flows per sampled flow."""
         more = 1 + headroom
@@ -69,7 +69,8 @@ class Wants:
 
     def used(self, level: float) -> float:
         """Rate of all flows together if none exceeds the level, tokens/s."""
-        return self.copies * (self.unlimited * level + sum(min(rate, level) for rate in self.rates))
+        limited = sum([rate if rate < level else level for rate in self.rates])
+        return self.copies * (self.unlimited * level + limited)
 
     def divided(self, level: float) -> tuple[float, float]:
         """Rate of the flow that wants most, and of all others, if none exceeds the level."""
