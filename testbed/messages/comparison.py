@@ -47,6 +47,10 @@ class Comparison:
         expected = charged(self.captured, self.first, self.messages)
         return [it.arrived_ns - at for it, at in zip(self.messages, expected, strict=True)]
 
+    def beyond(self, bound_ns: int) -> int:
+        """The number of messages whose two arrivals differ by more than a bound."""
+        return sum(abs(it) > bound_ns for it in self.differences())
+
     def repeated(self) -> int:
         """The number of segments all of whose bytes had come before."""
         covered = bytearray(self.messages[-1].end)
@@ -70,10 +74,8 @@ class Comparison:
 def charged(segments: Iterable[Segment], first: int, messages: Sequence[Message]) -> list[int]:
     """The times at which messages are charged if these segments are known, ns.
 
-    It is their arrival, but at most `LATEST_NS` before they are read, and not behind that.
+    It is their arrival, but at most `LATEST_NS` before they are read. A later turn charges one that
+    arrives after that (`drld.messages.front.pump`).
     """
     times = arrivals(segments, first, [it.end for it in messages])
-    return [
-        min(max(at_ns, it.read_ns - LATEST_NS), it.read_ns)
-        for it, at_ns in zip(messages, times, strict=True)
-    ]
+    return [max(at_ns, it.read_ns - LATEST_NS) for it, at_ns in zip(messages, times, strict=True)]

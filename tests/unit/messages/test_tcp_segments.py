@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from drld.police.arrival_time import LATEST_NS
+from testbed.messages.comparison import Comparison, Message, charged
 from testbed.messages.tcp_segments import (
     SEQUENCES,
     Segment,
@@ -54,3 +56,15 @@ def test_sequence_numbers_wrap() -> None:
 
 def test_bytes_without_a_segment_do_not_count() -> None:
     assert arrivals([Segment(10, 0, 4), Segment(30, 8, 4)], 0, [4, 8, 12]) == [10, 10, 30]
+
+
+def test_a_message_that_arrives_after_its_read_began_has_its_own_arrival() -> None:
+    """A later turn charges it; one that waited too long is charged at the earliest time."""
+    first, read_ns = 7, 10**9
+    segments = [Segment(read_ns + 5, first, 10), Segment(read_ns + 9, first + 10, 10)]
+    messages = [Message(10, read_ns, read_ns + 5), Message(20, read_ns, read_ns + 200)]
+    found = Comparison(first, segments, segments, messages, 0, 0)
+    assert found.differences() == [0, 191]
+    assert (found.beyond(190), found.beyond(191)) == (1, 0)
+    early = [it._replace(time_ns=it.time_ns - read_ns) for it in segments]
+    assert charged(early, first, messages) == [read_ns - LATEST_NS] * 2
