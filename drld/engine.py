@@ -228,7 +228,7 @@ class Engine:
 
     def _take_updates(self, peer: str, updates: Sequence[Update], now_ns: int) -> None:
         """Pass the updates of a message on to their limits."""
-        probes, fleet = self.node.probes, self.membership
+        probes, fleet, asleep = self.node.probes, self.membership, self._awake.asleep
         if probes is not None:
             probes.gossip_came(peer)
         for update in updates:
@@ -236,7 +236,8 @@ class Engine:
                 fleet.receive(peer, update, now_ns)
             elif (managed := self.limits.get(update.limit_id)) is not None:
                 managed.limiter.receive(peer, update, now_ns)
-                self._wake(managed)
+                if update.limit_id in asleep:
+                    self._wake(managed)
             else:
                 self.unknown_limit[peer] += 1
                 numbers = fleet.numbering.of(peer, update.limit_id)

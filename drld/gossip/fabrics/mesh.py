@@ -61,7 +61,7 @@ class MeshMembership(Membership):
 
     def take(self, peer: str, update: MeshUpdate, now_ns: int) -> None:
         """See `Membership`."""
-        super().take(peer, update, now_ns)
+        self.hear(peer, update.hears, now_ns)
         if update.whole == (peer in self.torn):
             torn = bool(self.torn)
             self.torn ^= {peer}
