@@ -7,6 +7,9 @@ daemon runs late: more busy processes than processors compete with it, or it is 
 once in a while, and has priority otherwise. So every message that waits does so because the daemon
 read it late.
 
+How late busy processes make the daemon depends on the host: a daemon that needs less than its fair
+share of a processor is soon woken. So processes are added until messages wait without stamps.
+
 The stream is shaped (`testbed.late_daemon`). A capture of the arrivals is checked against rate and
 depth (`beyond`, which must be 0).
 
@@ -22,7 +25,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,8 +54,14 @@ from testbed.messages.tcp_segments import captured, of_equal_messages
 from testbed.stamps import Recorder, beyond
 from testbed.topology import build_line
 
-SOURCES = ("socket", "kernel", "read")
+READ = "read"
+SOURCES = ("socket", "kernel", READ)
 """Sources of arrival times: drld's `timestamps` of a broker."""
+
+ENOUGH = 0.01
+"""If no larger share of the messages waits with `read`, busy processes are added."""
+MOST_HOGS = 8
+"""The most busy processes for each processor. With more, the daemon may get too little of it."""
 
 STOP_S = 0.2
 """Time for which the daemon is stopped, s."""
@@ -98,6 +107,8 @@ class Outcome:
     """The messages of one stream, by their fate."""
 
     source: str
+    hogs: int
+    """Number of busy processes."""
     sent: int
     beyond: int
     """Messages that did not conform when they arrived at the host."""
@@ -117,22 +128,48 @@ async def compare(
 ) -> dict[str, Any]:
     """Publish the stream with each source of arrival times in turn; the result as a document.
 
+    If there are busy processes, `READ` gets one more for each processor until more than `ENOUGH` of
+    its messages wait, or there are `MOST_HOGS`. Then the other sources get as many.
+
     Raises:
         MeasurementError: a process ended or did not answer.
     """
-    return await repeated(stream, partial(_run, stream), sources, repeat, progress)
+
+    async def runs(hogs: int, sources: Sequence[str]) -> list[dict[str, Any]]:
+        beside = replace(stream, hogs=hogs)
+        result = await repeated(beside, partial(_run, beside), sources, repeat, progress)
+        found: list[dict[str, Any]] = result["runs"]
+        return found
+
+    found = latest = await runs(stream.hogs, sources)
+    processors, hogs = len(os.sched_getaffinity(0)), stream.hogs
+    while hogs and _too_few_wait(latest) and hogs + processors <= MOST_HOGS * processors:
+        hogs += processors
+        latest = await runs(hogs, [READ])
+        found = found + latest
+    others = [source for source in sources if source != READ]
+    if hogs > stream.hogs and others:
+        found = found + await runs(hogs, others)
+    return {"stream": asdict(stream), "runs": found}
 
 
-HEADER = ("source", "arrived", "waited", "share", "p99, ms", "beyond", "unstamped", "stops")
+def _too_few_wait(runs: Sequence[dict[str, Any]]) -> bool:
+    """Whether runs are with `READ`, and no more than `ENOUGH` of their messages waited."""
+    read = [run for run in runs if run["source"] == READ]
+    arrived = sum(run["arrived"] for run in read)
+    return bool(read) and sum(run["waited"] for run in read) <= ENOUGH * arrived
+
+
+HEADER = ("source", "hogs", "arrived", "waited", "share", "p99, ms", "beyond", "unstamped", "stops")
 """Columns of `rows`."""
 
 
 def rows(result: dict[str, Any]) -> list[list[str]]:
-    """A line for each run, and for all of a source."""
+    """A line for each run, and for all of a source beside as many busy processes."""
     runs = result["runs"]
     return [
         [
-            run["source"], f"{run['arrived']:,}", f"{run['waited']:,}",
+            run["source"], f"{run['hogs']}", f"{run['arrived']:,}", f"{run['waited']:,}",
             f"{run['waited'] / max(run['arrived'], 1):.3%}", f"{run['p99_ms']:.2f}",
             f"{run['beyond']}", f"{run['unstamped']:,}", f"{run['stops']}",
         ]
@@ -141,13 +178,14 @@ def rows(result: dict[str, Any]) -> list[list[str]]:
 
 
 def _totals(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs of each source as one, if there are several; with the worst delay."""
+    """The runs of each source and number of busy processes as one, if there are several; with the
+    worst delay."""
     totals = []
-    for source in dict.fromkeys(run["source"] for run in runs):
-        those = [run for run in runs if run["source"] == source]
+    for source, hogs in dict.fromkeys((run["source"], run["hogs"]) for run in runs):
+        those = [run for run in runs if (run["source"], run["hogs"]) == (source, hogs)]
         sums = {key: sum(run[key] for run in those) for key in those[0] if key != "source"}
         worst = max(run["p99_ms"] for run in those)
-        totals.append({**sums, "source": f"all {source}", "p99_ms": worst})
+        totals.append({**sums, "source": f"all {source}", "hogs": hogs, "p99_ms": worst})
     return totals if len(totals) < len(runs) else []
 
 
@@ -208,6 +246,7 @@ async def _carry_out(
     waits = report["waits"]
     return Outcome(
         source=source,
+        hogs=stream.hogs,
         sent=stream.messages,
         beyond=beyond(((at_ns, 1) for at_ns in arrivals), stream.rate, stream.burst),
         arrived=report["arrived_packets"] - before,

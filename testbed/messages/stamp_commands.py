@@ -46,7 +46,7 @@ _PAGE = Page(
 @click.option("--burst", type=click.IntRange(3, 10_000), default=15, show_default=True)
 @click.option("--load", type=click.FloatRange(0.01, 1), default=0.95, show_default=True)
 @click.option("--hogs", type=click.IntRange(0, 1000), default=4, show_default=True,
-              help="Busy processes.")  # fmt: skip
+              help="Busy processes; more are added until messages wait with read.")  # fmt: skip
 @click.option("--stops", is_flag=True, help="Stop the daemon for 200 ms every two seconds.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "stamps", show_default=True)
@@ -70,9 +70,14 @@ def _section(name: str, stream: lateness.Stream, result: dict[str, Any]) -> str:
     how = (
         f"{conditions(head(quick=False))}. {stream.connections:,} connections, "
         f"{stream.rate * stream.load:,.0f} messages/s, a bucket of {stream.rate:,}/s and "
-        f"{stream.burst} messages, {stream.hogs} busy processes. `beyond`: messages that did not "
-        "conform when they arrived at the host."
+        f"{stream.burst} messages. `beyond`: messages that did not conform when they arrived at "
+        "the host."
     )
+    if stream.hogs:
+        how += (
+            f" `hogs`: busy processes; {stream.hogs} at first, then one more for each processor "
+            f"until more than {lateness.ENOUGH:.0%} of the messages waited with `{lateness.READ}`."
+        )
     return "\n".join(
         [f"## {_TITLES[name]}", "", prose(how), "",
          *table(lateness.HEADER, lateness.rows(result))]
