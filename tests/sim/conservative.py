@@ -1,9 +1,9 @@
 """The conservative rule: by how much the sum of the local limits exceeds the limit, at most.
 
 `python -m tests.sim.conservative --seeds N` carries out N random schedules for each fabric and
-allocator and prints those above the limit (results/conservative-rule.md); with `--cuts`
-one cut and its end each, or several of both (`--breaks`), and in which it is exceeded at any
-moment.
+allocator. It prints those after which the sum stays above the limit, and exits with 1 if there are
+any (results/conservative-rule.md). With `--cuts` a schedule is one cut and its end, and with
+`--breaks` several of both. Then the sum may not exceed the limit at any moment.
 """
 
 from __future__ import annotations
@@ -65,11 +65,17 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=100, help="schedules of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--fabric", action="append", choices=FABRICS, help="no others")
-    parser.add_argument("--allocator", action="append", help="no others")
-    parser.add_argument("--cuts", action="store_true", help="of FPS: a cut and its end each")
-    parser.add_argument("--breaks", action="store_true", help="of FPS: several cuts and ends each")
-    parser.add_argument("--delay", type=int, default=10, help="of paths in cuts, one way, ms")
+    parser.add_argument(
+        "--fabric", action="append", choices=FABRICS, help="only this one; may be repeated"
+    )
+    parser.add_argument("--allocator", action="append", help="only this one; may be repeated")
+    parser.add_argument("--cuts", action="store_true", help="one cut and its end each, with FPS")
+    parser.add_argument(
+        "--breaks", action="store_true", help="several cuts and ends each, with FPS"
+    )
+    parser.add_argument(
+        "--delay", type=int, default=10, help="one-way delay of paths, with --cuts and --breaks, ms"
+    )
     args = parser.parse_args()
     allocators = ("fps",) if args.cuts or args.breaks else ("static", "fps", "fps-random-drop")
     kinds = itertools.product(args.fabric or FABRICS, args.allocator or allocators)
