@@ -26,7 +26,12 @@ def anchors(document: Path) -> set[str]:
         re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line)
         for line in re.findall(r"^#+ (.+)$", text, re.M)
     )
-    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in headings}
+    return {slug(line) for line in headings}
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
 
 
 @documents
@@ -55,6 +60,30 @@ def test_files_modules_and_tests_are_there(document: Path) -> None:
         assert f"def {name}(" in TESTS, name
     for selected in re.findall(r"pytest (?:\S+ )*?-k (\w+)", text):
         assert re.search(rf"def test_\w*{selected}", TESTS), selected
+
+
+def test_sections_that_code_names_are_there() -> None:
+    """As `docs/gossip.md#who-is-alive`, or `docs/chaos.md, "The fleet"`; a beginning is enough."""
+    files = [
+        path
+        for folder in ("bpf", "drld", "scripts", "testbed", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".h", ".c", ".toml", ".bash") and path != Path(__file__)
+    ]
+    named = set()
+    for path in files:
+        text = re.sub(r"\n[ #*/]*", " ", path.read_text(encoding="utf-8"))
+        for page, anchor, title in re.findall(
+            r"\b((?:docs|results)/[\w-]+\.md)(?:#([a-z0-9-]+)|, \"([^\"]+)\")", text
+        ):
+            named.add((page, anchor or slug(title)))
+    assert len(named) > 10
+    missing = [
+        (page, anchor)
+        for page, anchor in sorted(named)
+        if not any(known.startswith(anchor) for known in anchors(ROOT / page))
+    ]
+    assert missing == []
 
 
 def test_the_readme_and_the_index_lead_to_every_document() -> None:
