@@ -10,7 +10,9 @@ A turn does all that is possible at once:
 4. It sends the output that has collected, once for each socket.
 
 Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more of one connection.
-After `READ_NS` it reads no further socket, because many bytes may make few frames. It keeps the
+After `READ_NS` it reads no further socket, because many bytes may make few frames. This
+is processor time: a turn that busy processes have interrupted still reads all sockets that are
+ready. It keeps the
 events and frames beyond that for the next turn, which begins with them. So no connection waits
 behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
 their time.
@@ -32,6 +34,7 @@ left to do. Messages that come one by one would cost a second turn each, which f
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -55,8 +58,8 @@ FLOW_FRAMES = 128
 BUDGET_NS = 2_000_000
 """The time of turns after which other tasks run."""
 READ_NS = 20_000_000
-"""The time for which a turn reads sockets; a tick of the engine may be so late. It is enough for
-some thousand frames."""
+"""The processor time for which a turn reads sockets; a tick of the engine may be so late. It is
+enough for some thousand frames."""
 
 HANDSHAKES = 4
 """Steps of TLS handshakes in a turn; one takes about 1 ms with RSA of 2048 bits."""
@@ -95,8 +98,19 @@ class Flow(Owner, Protocol):
 class Pump:
     """Moves the messages of all brokers of a daemon."""
 
-    def __init__(self, gate: Gate, clock: Callable[[], int]) -> None:
-        """Begin without connections; `clock` is monotonic time in ns."""
+    def __init__(
+        self,
+        gate: Gate,
+        clock: Callable[[], int],
+        processor: Callable[[], int] = time.thread_time_ns,
+    ) -> None:
+        """Begin without connections.
+
+        Args:
+            gate: the limits.
+            clock: monotonic time, ns.
+            processor: processor time of the thread, ns.
+        """
         self.reactor = Reactor(clock, self.failed)
         self.gate = gate
         gate.failed = self._limit_failed
@@ -110,6 +124,10 @@ class Pump:
         """The time at which this turn began."""
         self.errors = 0
         """The number of errors in the program; each has ended the connection that it was in."""
+        self._processor = processor
+        self._read_until_ns = 0
+        """The processor time until which a turn reads; of an earlier turn if one socket is ready,
+        because only the order of several matters."""
         self._events: deque[tuple[int, int]] = deque()
         self._unfinished: deque[Flow] = deque()
         self._postponed: list[Flow] = []
@@ -193,19 +211,27 @@ class Pump:
         if not events:
             events.extend(reactor.events())
         several = len(events) > 1
-        until_ns, late_ns = self.read_ns + READ_NS, self.read_ns - READ_NS
+        if several:
+            self._read_until_ns = self._processor() + READ_NS
+        late_ns = self.read_ns - READ_NS
         # Frames that were left over may be old although the daemon is in time.
         first, late = len(arrived), False
         while events and (late or len(arrived) < TURN_FRAMES):
             reactor.handle(*events.popleft())
-            if events and reactor.clock() >= until_ns:
+            if events and self._has_read():
                 break
             late = late or (len(arrived) > first and arrived[first][0] < late_ns)
-        while late and unfinished and reactor.clock() < until_ns:
+        while late and unfinished and not self._has_read():
             self._take()
         unfinished.extend(self._postponed)
         self._postponed.clear()
         return several
+
+    def _has_read(self) -> bool:
+        """Whether this turn has read for `READ_NS`."""
+        # Processor time takes a system call, and is never more than the time that has passed.
+        passed_ns = self.reactor.clock() - self.read_ns
+        return passed_ns >= READ_NS and self._processor() >= self._read_until_ns
 
     def _take(self) -> None:
         """Take more frames of the first connection that has some."""
