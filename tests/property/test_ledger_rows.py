@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drld.requests.buckets.bucket import News
@@ -94,3 +94,38 @@ def compare(policy: Policy, margin_ns: int, rng: Random, operations: int) -> Non
 @given(st.sampled_from(POLICIES), st.sampled_from([S, 9 * S]), st.integers(0, 2**32))
 def test_a_row_is_the_ledger_of_the_definition(policy: Policy, margin_ns: int, seed: int) -> None:
     compare(policy, margin_ns, Random(seed), OPERATIONS)
+
+
+@given(st.sampled_from(POLICIES), st.sampled_from([S, 9 * S]), st.integers(0, 2**32))
+# A floor is drained while all cells are young.
+@example(POLICIES[1], 9 * S, 62)
+def test_a_row_at_rest_takes_a_cell_as_if_it_were_unpacked(
+    policy: Policy, margin_ns: int, seed: int
+) -> None:
+    rng = Random(seed)
+    row = Ledger(policy, 0, INTERVAL_NS, margin_ns)
+    now_ns, slot_ns = 10**6 * S, row._shape.slot_ns
+    life_ns = row._shape.horizon // row._shape.rate
+    # One large debt would hide all floors.
+    most = rng.choice((1, 2, 300, 70_000))
+    row.charge(now_ns, 1)
+    for _ in range(rng.randrange(12)):
+        cell = Cell(rng.randrange(1, 2**32), rng.randrange(SLOTS), rng.randint(1, 300), 0)
+        row.merge((cell,), now_ns)
+    now_ns += slot_ns
+    data = row.freeze(now_ns)
+    for _ in range(20):
+        if data is None:
+            break
+        # Also before the last cell: clocks may go back.
+        now_ns += rng.choice((0, 1, -2 * slot_ns, 40 * slot_ns, rng.randrange(life_ns // 3)))
+        packed, unpacked = row.thaw(data), row.thaw(data)
+        unpacked._all()
+        cost = rng.randint(1, most)
+        for each in (packed, unpacked):
+            each.charge(now_ns, cost)
+            if seed % 2:
+                each.told()
+        now_ns += slot_ns + rng.choice((0, 0, 0, S, 2 * slot_ns, rng.randrange(life_ns)))
+        data = unpacked.freeze(now_ns)
+        assert packed.freeze(now_ns) == data

@@ -7,6 +7,7 @@ factors with a second, and that fills slowly, needs integers of any size.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
@@ -20,6 +21,7 @@ _NARROW = 8
 _BLOCK = 32
 """The number of cells between two remembered TATs. A fold visits at most as many cells beyond those
 that changed. Remembering takes 40 bytes a block, until the row comes to rest."""
+_START, _ID, _COUNT = map(struct.Struct, ("=q", "=Q", "=I"))
 _FAR = 2**60
 """Cells whose oldest is this many ticks from the base get another base."""
 
@@ -182,6 +184,39 @@ class Cells:
             )  # fmt: skip
         cells._starts, cells._ids, cells._counts = map(array, "qQI", columns)
         return cells
+
+
+def one(cell: int, count: int) -> bytes:
+    """Return a cell that starts at the base, as `Cells.pack` packs it."""
+    return bytes(9) + _ID.pack(cell) + _COUNT.pack(count)
+
+
+def appended(data: bytes, oldest: int, start: int, cell: int, count: int) -> bytes | None:
+    """Return packed cells (`Cells.pack`) with a last one more; times are ticks from their base.
+
+    None: the cells must be unpacked, as some begin before `oldest`, or there is no room.
+    """
+    if start >= _FAR:
+        return None
+    wide, tall = data[0], data[1]
+    if wide:
+        if oldest > 0:
+            return None
+        size = (len(data) - 2) // (wide + _ID_BYTES + tall)
+        planes = [data[place : place + size] for place in range(2, len(data), size)]
+        wider, taller = max(wide, _bytes(start)), max(tall, _bytes(count))
+        planes[wide:wide] = [bytes(size)] * (wider - wide)
+        planes += [bytes(size)] * (taller - tall)
+        last = start.to_bytes(wider, "little") + cell.to_bytes(_ID_BYTES, "little")
+        last += count.to_bytes(taller, "little")
+        parts = [plane + last[place : place + 1] for place, plane in enumerate(planes)]
+        return bytes((wider, taller)) + b"".join(parts)
+    size = len(data) // _CELL_BYTES
+    if size + 1 >= _NARROW or _START.unpack_from(data, 1)[0] < oldest:
+        return None
+    ids, counts = 1 + 8 * size, 1 + 16 * size
+    starts = data[:ids] + _START.pack(start)
+    return starts + data[ids:counts] + _ID.pack(cell) + data[counts:] + _COUNT.pack(count)
 
 
 def _bytes(number: int) -> int:

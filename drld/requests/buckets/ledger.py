@@ -285,6 +285,8 @@ class Ledger(LedgerFloors):
                 return ledger_row.packed_one(
                     self._start, self._id, self._count, self.untold, self.since_ns
                 )
+            if (row := self._appended(now_ns)) is not None:
+                return row
             self._close()
         if self._packed is not None:
             return self._packed
@@ -294,6 +296,15 @@ class Ledger(LedgerFloors):
         drained = self._floor <= now_ns * shape.rate - shape.horizon
         untold = self._bound, self.since_ns, self._entry % SLOTS
         return ledger_row.packed(self._all(), tat, None if drained else self._floor, untold)
+
+    def _appended(self, now_ns: int) -> bytes | None:
+        """Return the frozen row with the open cell, if it is the last and the others are packed."""
+        if self._packed is None or self._before is None:
+            return None
+        oldest = now_ns * self._shape.rate - self._shape.horizon
+        cell = self._start, self._id, self._count
+        untold = self.untold, self.since_ns, self._entry % SLOTS
+        return ledger_row.appended(self._packed, oldest, cell, self._tat(), untold)
 
     def idle_at_rest(self, data: bytes, now_ns: int) -> bool:
         """See `Bucket.idle_at_rest`."""

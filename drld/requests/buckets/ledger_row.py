@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 
+from drld.requests.buckets import cells as packed_cells
 from drld.requests.buckets.cells import Cells
 from drld.requests.buckets.ledger_shape import SLOTS
 
@@ -55,6 +56,34 @@ def packed_one(start: int, entry: int, count: int, untold: int, since_ns: int) -
     """Return a row with one cell and no floor."""
     row = start.to_bytes(_BASE_BYTES, "little", signed=True) + _ONE.pack(entry, count)
     return row + _UNTOLD.pack(untold, since_ns) if untold else row
+
+
+def appended(
+    data: bytes, oldest: int, cell: tuple[int, int, int], tat: int, untold: tuple[int, int, int]
+) -> bytes | None:
+    """Return a row with a last cell more (start, id, tokens), as `packed` would return it.
+
+    None: the cells must be unpacked, as some begin before `oldest`, or there is no room. To unpack
+    and pack them takes several times as long.
+    """
+    base = int.from_bytes(data[:_BASE_BYTES], "little", signed=True)
+    if len(data) <= _LARGEST_ONE:
+        floor, cells = _NO_FLOOR, packed_cells.one(*_ONE.unpack_from(data, _BASE_BYTES))
+    else:
+        _, _, floor, *_ = _MANY.unpack_from(data, _BASE_BYTES)
+        cells = data[_BASE_BYTES + _MANY.size :]
+        if base + floor <= oldest:
+            # All cells that may still come start later.
+            floor = _NO_FLOOR
+    start, entry, count = cell
+    all_cells = packed_cells.appended(cells, oldest - base, start - base, entry, count)
+    if all_cells is None:
+        return None
+    try:
+        times = _MANY.pack(tat - base, start - base, floor, *untold)
+    except struct.error:
+        return None
+    return data[:_BASE_BYTES] + times + all_cells
 
 
 def fields(data: bytes, per: int) -> tuple[int, int, int, int, int]:
