@@ -10,12 +10,11 @@ A turn does all that is possible at once:
 4. It sends the output that has collected, once for each socket.
 
 Bounds. A turn reads about `TURN_FRAMES` frames, and at most `FLOW_FRAMES` more of one connection.
-After `READ_NS` it reads no further socket, because many bytes may make few frames. This
-is processor time: a turn that busy processes have interrupted still reads all sockets that are
-ready. It keeps the
-events and frames beyond that for the next turn, which begins with them. So no connection waits
-behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's other tasks have
-their time.
+After `READ_NS` it reads no further socket, because many bytes may make few frames. This is
+processor time: a turn that busy processes have interrupted still reads all sockets that are ready.
+It keeps the events and frames beyond that for the next turn, which begins with them. So no
+connection waits behind another one for longer than a turn. After `BUDGET_NS` of turns, the daemon's
+other tasks have their time.
 
 A frame that arrived after the turn began belongs to the next turn. A turn may be interrupted at any
 place for as long as busy processes take. Sockets that have become ready meanwhile are read in the
