@@ -57,7 +57,7 @@ _UNHEEDED = {KIND: "unheeded"}
 SWEEP_ROUNDS = 200
 """The rounds in which all buckets are looked at: full ones leave, others come to rest."""
 MOST_SWEPT = 500
-"""The most buckets that are looked at in a round: half a millisecond of work."""
+"""The most buckets that are looked at in a round: up to 3 ms of work, if all come to rest."""
 ASKS = 5
 """The number of times that a limit that starts empty asks a peer for everything: at a loss of 40 %,
 all are lost once in a hundred times."""
