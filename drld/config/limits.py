@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -122,7 +123,7 @@ def limit_spec(
         burst_is_automatic=table.burst == "auto",
         weights=table.weights,
         unit=table.unit,
-        written=_written(written),
+        written=_one_of(_written(written)),
         **table.policy(),
     )
     return LimitSpec(policy, table.target(), OnFailure(table.on_failure or "default"))
@@ -132,3 +133,9 @@ def _written(table: dict[str, object]) -> frozenset[str]:
     """The keys of a limit's table and of its inner tables, such as `match.out`."""
     tables = [(key, it) for key in ("allocator", "match") if isinstance(it := table.get(key), dict)]
     return frozenset([*table, *(f"{key}.{inner}" for key, it in tables for inner in it)])
+
+
+@lru_cache(maxsize=256)
+def _one_of(keys: frozenset[str]) -> frozenset[str]:
+    """The first set with these keys, as ten thousand limits have few different ones."""
+    return keys

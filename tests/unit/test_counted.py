@@ -73,3 +73,9 @@ def test_counters_of_packets_wrap() -> None:
     state, counted = begun(maps)
     maps.values[4] = 2
     assert counted.read(state, 150).forwarded_items == 3
+
+
+def test_limits_without_flows_share_one_empty_table() -> None:
+    one, other = begun(Maps())[1], begun(Maps())[1]
+    assert one.flows is other.flows
+    assert one.sizes is other.sizes

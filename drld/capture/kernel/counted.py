@@ -9,6 +9,9 @@ from drld.capture import kernel_layout as layout
 from drld.capture.kernel.state import Counts, State
 from drld.model import FlowId, Measurement
 
+_FREE = (0,) * layout.FLOW_SLOTS
+"""Ids or bytes of a flow table without flows: of most limits, and one object for all of them."""
+
 
 @dataclass(slots=True)
 class Counted:
@@ -26,13 +29,12 @@ class Counted:
     @classmethod
     def of(cls, state: State, slot: int, now_ns: int) -> Counted:
         """The counters at this moment."""
-        counts, table = state.counts(slot), state.flows(slot)
-        return cls(slot, now_ns, counts, table[::2], table[1::2], state.hits(slot))
+        flows, sizes = _flows(state, slot)
+        return cls(slot, now_ns, state.counts(slot), flows, sizes, state.hits(slot))
 
     def read(self, state: State, now_ns: int) -> Measurement:
         """What was counted since the last read."""
-        counts, table = state.counts(self.slot), state.flows(self.slot)
-        flows, sizes = table[::2], table[1::2]
+        counts, (flows, sizes) = state.counts(self.slot), _flows(state, self.slot)
         new = counts.since(self.counts)
         hits: dict[FlowId, int] = {}
         if new.dropped_bytes or new.marked_bytes:
@@ -56,3 +58,9 @@ class Counted:
         self.read_ns, self.counts = now_ns, counts
         self.flows, self.sizes = flows, sizes
         return measurement
+
+
+def _flows(state: State, slot: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The ids of the flows and their bytes, by place of the flow table."""
+    table = state.flows(slot)
+    return (table[::2], table[1::2]) if any(table) else (_FREE, _FREE)

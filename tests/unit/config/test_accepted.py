@@ -51,6 +51,13 @@ def test_left_out_keys_have_their_defaults() -> None:
     assert not limit.policy.burst_is_automatic
 
 
+def test_limits_with_the_same_keys_share_the_set_of_them() -> None:
+    one, other = (config.parse(GOOD, "f").limits[0].policy.written for _ in range(2))
+    assert one is not None
+    assert one is other
+    assert {"rate", "match.out"} <= one
+
+
 @pytest.mark.parametrize("written", ['burst = "auto"\n', ""])
 @pytest.mark.parametrize(
     ("rate", "burst"),
