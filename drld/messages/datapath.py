@@ -15,14 +15,13 @@ from drld.allocators.base import bucket as plain_bucket
 from drld.errors import DatapathError
 from drld.messages.counts import Counts
 from drld.messages.dropping import DroppingBucket, DroppingClient
-from drld.messages.full_buckets import FullBuckets
 from drld.messages.gate import Gate, Lane, Stage
 from drld.messages.per_client import Bucket, PerClient
 from drld.messages.recording import RecordedStage, Recording
 from drld.messages.shadow import ShadowBucket
 from drld.messages.spec import ITEM, BrokerSpec, Excess, match_of
 from drld.messages.topics import Notation, check
-from drld.messages.waiting import WaitingBucket
+from drld.messages.waiting import WaitingBucket, WaitingClient
 from drld.model import NS_PER_S, Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
 from drld.police.token_bucket import TokenBucket
@@ -39,9 +38,9 @@ class _Limit:
     stage: WaitingBucket | ShadowBucket | DroppingBucket | PerClient
     record: Enforcement
     earlier: Counts
-    """The counts, without the messages that the gate has let pass since."""
+    """The counts, without those of `waiting`."""
     waiting: WaitingBucket | None
-    """The stage, if it is a bucket that messages wait for."""
+    """The stage, if it is a bucket that messages wait for: it counts those that do not."""
     recording: Recording | None = None
     """The arrivals, while an operator profiles the limit."""
 
@@ -49,7 +48,7 @@ class _Limit:
     def counts(self) -> Counts:
         """The counts until now."""
         if self.waiting is not None:
-            self.waiting.take_in()
+            self.earlier.at_once += self.waiting.take_at_once()
         return self.earlier
 
 
@@ -119,18 +118,15 @@ class MessageDatapath:
         stages: dict[str, tuple[Notation, list[tuple[str, Stage]]]] = {
             name: (broker.notation, []) for name, broker in self.brokers.items()
         }
-        full = FullBuckets()
         for limit in self._limits.values():
             match = match_of(limit.spec)
             stage: Stage = limit.stage
-            if limit.waiting is not None:
-                limit.waiting.move(full)
             if limit.recording is not None:
                 stage = RecordedStage(stage, limit.recording)
             for name in match.broker:
                 if name in stages:  # Other limiters of the fleet may have other brokers.
                     stages[name][1].append((match.topic, stage))
-        self.gate.set_limits(stages, full)
+        self.gate.set_limits(stages)
         if self.front is not None:
             self.front.wake()
 
@@ -155,7 +151,7 @@ class MessageDatapath:
         if match.client is not None:
             assert policy.keyed is not None
             # In shadow mode, the messages that would be dropped are those that would wait.
-            make = ShadowBucket if shadow else DroppingClient if drops else self._waiting
+            make = ShadowBucket if shadow else DroppingClient if drops else self._client
             return PerClient(match.client, make, counts, _each(policy), policy.keyed.max_keys)
         if drops:
             return DroppingBucket(policy, counts, record, now_ns, self._rng)
@@ -165,6 +161,9 @@ class MessageDatapath:
 
     def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingBucket:
         return WaitingBucket(self.gate, counts, record, now_ns)
+
+    def _client(self, counts: Counts, record: Enforcement, now_ns: int) -> WaitingClient:
+        return WaitingClient(self.gate, counts, record, now_ns)
 
     def waits(self, limit_id: int) -> Waits:
         """See `drld.police.waits.HasWaits`."""
@@ -205,13 +204,13 @@ class MessageDatapath:
     def had_traffic(self, among: Collection[int]) -> Collection[int]:
         """See `Datapath.had_traffic`; a limit that messages wait for counts as one with traffic."""
         # Each look does this to each idle limit, so it is one expression, and no call for each.
-        limits, passed = self._limits, self.gate.full.passed
+        limits = self._limits
         return [
             key
             for key in among
             if (limit := limits.get(key)) is not None
             and (
-                ((it := limit.waiting) is not None and passed[it.place])
+                ((it := limit.waiting) is not None and it.at_once)
                 or ((its := limit.earlier).at_once or its.waiting or its.waited)
                 or (its.dropped or its.late)
             )

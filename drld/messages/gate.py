@@ -30,7 +30,6 @@ from operator import is_
 from typing import Protocol
 
 from drld.messages.frame import Client, Frame, Place
-from drld.messages.full_buckets import FullBuckets
 from drld.messages.hold import Released
 from drld.messages.topics import Notation, Topics
 
@@ -179,8 +178,6 @@ class Gate:
         for which its argument is true, because their messages cannot pass the limit."""
         self.held_bytes = 0
         """Memory of the frames that wait, of all connections."""
-        self.full = FullBuckets()
-        """The limits' buckets that are full, or soon will be."""
         self.unmatched = 0
         """The number of messages that fell under no limit."""
         self.expired = 0
@@ -232,23 +229,19 @@ class Gate:
         return messages
 
     def set_limits(
-        self,
-        limits: Mapping[str, tuple[Notation, Iterable[tuple[str, Stage]]]],
-        full: FullBuckets,
+        self, limits: Mapping[str, tuple[Notation, Iterable[tuple[str, Stage]]]]
     ) -> None:
         """Have these limits from now on; messages that wait stay under theirs.
 
         Args:
             limits: by the names of brokers, the notation of their filters, and the filters in the
                 order of the configuration.
-            full: the places of the limits' buckets.
 
         Raises:
             ValueError: a filter is not in the notation.
         """
         topics = {name: Topics(filters, notation) for name, (notation, filters) in limits.items()}
         self._topics = topics
-        self.full = full
         for lane in self._lanes:
             lane.topics = topics.get(lane.broker)
 
@@ -271,14 +264,6 @@ class Gate:
                 # Without the call for a topic that has come before.
                 if topic.found_in is not topics.identity:
                     topics.match(topic)
-                    only = None if topic.others else topic.first
-                    topic.place = self.full.places.get(only)
-                if (place := topic.place) is not None and not lane.frames:
-                    full = self.full
-                    if full.full_ns[place] <= arrived_ns:
-                        full.full_ns[place] = arrived_ns + full.refill_ns[place]
-                        full.passed[place] += 1
-                        return Fate.FORWARD
                 stage = topic.first
                 if topic.others:
                     rest = iter(topic.others)

@@ -43,7 +43,7 @@ class Topic:
     The text is an attribute: those of a subclass of `str` would lie in further lines of memory.
     """
 
-    __slots__ = ("first", "found_in", "others", "place", "text")
+    __slots__ = ("first", "found_in", "others", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -53,8 +53,6 @@ class Topic:
         """The first value; None: there is none."""
         self.others: tuple[Any, ...] = ()
         """The values behind the first one."""
-        self.place: int | None = None
-        """The place of the first value's bucket, if this alone decides; `Gate` sets it."""
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same text."""

@@ -126,8 +126,9 @@ async def measure(setting: Setting) -> Outcome:
         _COST,
         [
             "the goal is about the daemon's whole cost, with system calls and ticks",
-            f"each of {MANY:,} topics has objects in no near cache, which are read to find it; the "
-            "bare lookup shows what two of them cost any program",
+            f"each of {MANY:,} topics has four objects in no near cache: two are read to find the "
+            "topic, and two to charge its limit; the bare lookup shows what the first two cost any "
+            "program",
             f"at {PACED:,}/s a daemon wakes for almost each message, which costs far more; only "
             "where it always has work do the objects show",
         ],

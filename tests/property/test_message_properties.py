@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from random import Random
 from typing import NamedTuple
-from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.messages.counts import Counts
 from drld.messages.datapath import MessageDatapath
 from drld.messages.frame import Frame, Place
-from drld.messages.full_buckets import FullBuckets
 from drld.messages.gate import Fate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
 from drld.messages.spec import ITEM, ByClient, Excess
 from drld.messages.topics import Topic
-from drld.messages.waiting import WaitingBucket
-from drld.model import NS_PER_S, Enforcement, Measurement
+from drld.messages.waiting import WaitingClient
+from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
 from drld.spec import LimitSpec
 from tests.unit.messages.made import BROKERS, MS, message_limit, record
@@ -39,55 +36,44 @@ class Charge(NamedTuple):
     bucket: int
 
 
-class LoggedBucket(WaitingBucket):
+class LoggedBucket(WaitingClient):
     """Notes when it charges a message."""
 
-    __slots__ = ("_charges", "number")
+    __slots__ = ("_charges", "_number")
 
     def log(self, charges: list[Charge], number: int) -> LoggedBucket:
         """Note them here, with this number of the bucket."""
         self._charges = charges
-        self.number = number
+        self._number = number
         return self
 
     def enter(self, lane: Lane, now_ns: int) -> Fate | Queue:
         found = super().enter(lane, now_ns)
         if found is Fate.FORWARD:
-            self._charges.append(Charge(now_ns, self.number))
+            self._charges.append(Charge(now_ns, self._number))
         return found
 
     def release(self, now_ns: int, until_ns: int | None = None) -> Iterator[Released[Held]]:
         for released in super().release(now_ns, until_ns):
             at_ns = released.message.came_ns + released.waited_ns
-            self._charges.append(Charge(at_ns, self.number))
+            self._charges.append(Charge(at_ns, self._number))
             yield released
-
-
-class DecidingBucket(LoggedBucket):
-    """Has no place where the gate decides."""
-
-    def move(self, places: FullBuckets) -> None:
-        pass
 
 
 class LoggedDatapath(MessageDatapath):
     """Notes when its buckets charge messages."""
 
-    def __init__(self, bucket: type[LoggedBucket] = LoggedBucket) -> None:
+    def __init__(self) -> None:
         super().__init__(BROKERS, Random(1))
         self.charges: list[Charge] = []
         self.buckets = 0
-        self._bucket = bucket
 
     def _waiting(self, counts: Counts, record: Enforcement, now_ns: int) -> LoggedBucket:
         self.buckets += 1
-        bucket = self._bucket(self.gate, counts, record, now_ns)
+        bucket = LoggedBucket(self.gate, counts, record, now_ns)
         return bucket.log(self.charges, self.buckets)
 
-    def passed(self) -> dict[object, int]:
-        """The messages that the gate has let pass, by the buckets that have not taken them in."""
-        full = self.gate.full
-        return {bucket: full.passed[place] for bucket, place in full.places.items()}
+    _client = _waiting
 
 
 class Offer(NamedTuple):
@@ -100,15 +86,8 @@ class Release(NamedTuple):
     pass
 
 
-class Tick(NamedTuple):
-    pass
-
-
 class Change(NamedTuple):
     limits: tuple[LimitSpec, ...]
-
-
-Step = Offer | Release | Tick | Change
 
 
 def limits(excesses: list[Excess], modes: list[Mode]) -> st.SearchStrategy[tuple[LimitSpec, ...]]:
@@ -143,21 +122,19 @@ pauses = st.integers(0, 60).map(lambda it: it * MS)
 
 
 def steps(change: st.SearchStrategy[tuple[LimitSpec, ...]] | None) -> st.SearchStrategy[
-    list[tuple[int, Step]]
+    list[tuple[int, Offer | Release | Change]]
 ]:  # fmt: skip
     """Pauses, ns, and what happens after each; most are messages."""
     changes = [] if change is None else [st.builds(Change, change)]
-    some = st.one_of(offers, offers, offers, st.builds(Release), st.builds(Tick), *changes)
+    some = st.one_of(offers, offers, offers, st.builds(Release), *changes)
     return st.lists(st.tuples(pauses, some), max_size=60)
 
 
 class Run:
     """The frames of a run, and their fates."""
 
-    def __init__(
-        self, first: tuple[LimitSpec, ...], bucket: type[LoggedBucket] = LoggedBucket
-    ) -> None:
-        self.made = LoggedDatapath(bucket)
+    def __init__(self, first: tuple[LimitSpec, ...]) -> None:
+        self.made = LoggedDatapath()
         self.made.attach([(it, record(it)) for it in first], 0)
         self.lanes = [self.made.gate.lane("mqtt", f"{number}") for number in range(LANES)]
         self.now_ns = 0
@@ -165,9 +142,8 @@ class Run:
         """Numbers of frames that keep their places, by connection."""
         self.left: dict[Lane, list[int]] = {lane: [] for lane in self.lanes}
         self.fates: list[Fate] = []
-        self.measured: list[Measurement] = []
 
-    def step(self, pause_ns: int, what: Step) -> None:
+    def step(self, pause_ns: int, what: Offer | Release | Change) -> None:
         self.now_ns += pause_ns
         gate = self.made.gate
         if isinstance(what, Offer):
@@ -175,12 +151,7 @@ class Run:
             number = len(self.sent[lane])
             topic = None if what.topic is None else Topic(what.topic)
             frame = Frame(b"x" * (number % 5), number, topic, what.place)
-            before = self.made.passed()
             fate = gate.offer(lane, frame, self.now_ns)
-            for bucket, passed in self.made.passed().items():
-                if passed > before[bucket]:
-                    assert isinstance(bucket, LoggedBucket)
-                    self.made.charges.append(Charge(self.now_ns, bucket.number))
             if what.place is Place.OVERTAKES:
                 assert fate is Fate.FORWARD
                 return
@@ -190,10 +161,6 @@ class Run:
                 self.fates.append(fate)
         elif isinstance(what, Release):
             self.release(self.now_ns)
-        elif isinstance(what, Tick):
-            for limit in self.made.limits:
-                self.measured.append(self.made.read(limit.id, self.now_ns))
-                self.made.program(limit.id, record(limit), (), self.now_ns)
         else:
             self.made.attach([(it, record(it)) for it in what.limits], self.now_ns)
 
@@ -224,7 +191,7 @@ class Run:
 
 @given(first=limits([*Excess], [*Mode]), what=steps(limits([*Excess], [*Mode])))
 def test_nothing_is_lost_doubled_or_reordered_whatever_changes(
-    first: tuple[LimitSpec, ...], what: list[tuple[int, Step]]
+    first: tuple[LimitSpec, ...], what: list[tuple[int, Offer | Release | Change]]
 ) -> None:
     run = Run(first)
     for pause_ns, each in what:
@@ -235,51 +202,9 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_changes(
     run.check_all_left()
 
 
-def apart(topic: str, id: int) -> st.SearchStrategy[LimitSpec]:
-    """A limit that decides alone about a topic, at rates whose tokens come at whole ms."""
-    modes = st.sampled_from([Mode.ENFORCE] * 5 + [Mode.PAUSE])
-    rates = st.sampled_from([25, 50])
-    return st.builds(
-        partial(message_limit, topic, id=id), rate=rates, burst=st.integers(1, 2), mode=modes
-    )
-
-
-pairs = st.tuples(apart("a/x", 1), apart("c", 2))
-close_pauses = st.tuples(st.sampled_from([0, 0, 20, 40]), st.integers(-1, 1)).map(
-    lambda it: max(it[0] * MS + it[1], 0)
-)
-often = st.builds(Offer, st.integers(0, 1), st.sampled_from(["a/x", "c"]), st.just(Place.KEEPS))
-close_steps = st.lists(
-    st.tuples(
-        close_pauses,
-        st.one_of(
-            often, often, often, st.builds(Tick), st.builds(Release), st.builds(Change, pairs)
-        ),
-    ),
-    max_size=40,
-)
-
-
-@settings(max_examples=200)
-@given(first=pairs, what=close_steps)
-def test_the_gate_decides_about_full_buckets_as_they_do_themselves(
-    first: tuple[LimitSpec, ...], what: list[tuple[int, Step]]
-) -> None:
-    one, other = Run(first), Run(first, DecidingBucket)
-    with patch("drld.messages.waiting.MOST_FOUND_FULL", 0):
-        for pause_ns, each in [*what, (0, Tick())]:
-            for run in (one, other):
-                run.step(pause_ns, each)
-            assert one.fates == other.fates
-            assert one.measured == other.measured
-            assert one.made.charges == other.made.charges
-    assert [one.made.waits(it) for it in (1, 2)] == [other.made.waits(it) for it in (1, 2)]
-    assert other.made.passed() == {}
-
-
 @given(first=limits([*Excess], [*Mode]), what=steps(limits([*Excess], [*Mode])))
 def test_all_messages_leave_at_once_when_the_limits_are_gone(
-    first: tuple[LimitSpec, ...], what: list[tuple[int, Step]]
+    first: tuple[LimitSpec, ...], what: list[tuple[int, Offer | Release | Change]]
 ) -> None:
     run = Run(first)
     for pause_ns, each in what:
@@ -306,7 +231,7 @@ def most(charges: list[int], rate: int, depth: int) -> int:
 )
 def test_no_window_has_more_than_the_envelope(
     first: tuple[LimitSpec, ...],
-    what: list[tuple[int, Step]],
+    what: list[tuple[int, Offer | Release | Change]],
     changes: list[int],
 ) -> None:
     """Also while the rate of a limit falls and rises, for the largest rate and burst of all."""
@@ -349,7 +274,7 @@ def charges_until(hold: Hold[int], now_ns: int) -> list[int]:
 
 @given(what=steps(None), rate=st.integers(1, 40), depth=st.integers(1, 4))
 def test_one_limit_is_one_bucket_for_all_connections(
-    what: list[tuple[int, Step]], rate: int, depth: int
+    what: list[tuple[int, Offer | Release | Change]], rate: int, depth: int
 ) -> None:
     """Charges are those of a bucket that gets the same messages without gate and connections."""
     limit = message_limit("#", rate=rate * 25, burst=depth)
@@ -372,7 +297,7 @@ def test_one_limit_is_one_bucket_for_all_connections(
 
 @given(what=steps(None), first=limits([Excess.WAIT], [Mode.ENFORCE]))
 def test_the_time_of_a_release_changes_no_charge(
-    what: list[tuple[int, Step]], first: tuple[LimitSpec, ...]
+    what: list[tuple[int, Offer | Release | Change]], first: tuple[LimitSpec, ...]
 ) -> None:
     """A daemon that runs late delays messages and changes no account, at any number of limits."""
     late, punctual = Run(first), Run(first)
