@@ -3,7 +3,7 @@
 from typing import cast
 
 from drld.capture.kernel.counted import Counted
-from drld.capture.kernel.state import Counts, State
+from drld.capture.kernel.state import NO_FLOWS, Counts, State
 from drld.capture.kernel_layout import FLOW_SLOTS
 
 
@@ -20,7 +20,7 @@ class Maps:
         return Counts._make(self.values)
 
     def flows(self, _: int) -> tuple[int, ...]:
-        return tuple(self.table)
+        return tuple(self.table) if any(self.table) else NO_FLOWS
 
     def hits(self, _: int) -> tuple[int, ...]:
         self.asked_for_hits += 1

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drld.capture import kernel_layout as layout
-from drld.capture.kernel.state import Counts, State
+from drld.capture.kernel.state import NO_BYTES, NO_FLOWS, Counts, State
 from drld.model import FlowId, Measurement
-
-_FREE = (0,) * layout.FLOW_SLOTS
-"""Ids or bytes of a flow table without flows: of most limits, and one object for all of them."""
 
 
 @dataclass(slots=True)
@@ -61,6 +58,6 @@ class Counted:
 
 
 def _flows(state: State, slot: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The ids of the flows and their bytes, by place of the flow table."""
+    """The ids of the flows and their bytes, by place; most limits share those without flows."""
     table = state.flows(slot)
-    return (table[::2], table[1::2]) if any(table) else (_FREE, _FREE)
+    return (NO_BYTES, NO_BYTES) if table is NO_FLOWS else (table[::2], table[1::2])

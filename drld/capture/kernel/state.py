@@ -26,9 +26,10 @@ _LASTING = ("control", "limits", "counts", "parse_anomalies", "flows")
 _COMMANDS_MAP = ("commands", (4, layout.COMMAND.size), MAX_COMMANDS, bpf.MMAPABLE)
 
 _MIN_CAPACITY = 64
-_NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
+NO_FLOWS = (0,) * (2 * layout.FLOW_SLOTS)
 """The shared table of limits that never had a packet: it saves memory."""
-_NO_HITS = (0,) * layout.FLOW_SLOTS
+NO_BYTES = (0,) * layout.FLOW_SLOTS
+"""The same, of one number for each place."""
 _PACKETS_MASK = 2**32 - 1
 _FRAME = bytes(64)
 """`apply` reads no packet, but the kernel requires one."""
@@ -240,19 +241,19 @@ class State:
     def flows(self, slot: int) -> tuple[int, ...]:
         """A limit's flow table: id, bytes, id, bytes, ..."""
         table = self._flow_table.unpack_from(self.maps["flows"].memory(), slot * layout.FLOWS_BYTES)
-        return table if any(table) else _NO_FLOWS
+        return table if any(table) else NO_FLOWS
 
     def flow_buckets(self, slot: int) -> tuple[int, ...]:
         """The flow buckets in the order of the flow table: due_ns, hits, due_ns, hits, ..."""
         table = self._flow_table.unpack_from(
             self.maps["flows"].memory(), slot * layout.FLOWS_BYTES + layout.BUCKETS_OFFSET
         )
-        return table if any(table) else _NO_FLOWS
+        return table if any(table) else NO_FLOWS
 
     def hits(self, slot: int) -> tuple[int, ...]:
         """Bytes refused or marked, by place of the flow table; never reset."""
         buckets = self.flow_buckets(slot)
-        return _NO_HITS if buckets is _NO_FLOWS else buckets[1::2]
+        return NO_BYTES if buckets is NO_FLOWS else buckets[1::2]
 
     def evict(self, slot: int, place: int) -> None:
         """Free a place of a limit's flow table; its counts of bytes and hits go on from there."""
