@@ -137,7 +137,7 @@ class Sequences:
 
     def take(self) -> int:
         """The number of the next update to the peer."""
-        self._peer.used[self.limit_id] = self
+        self.use()
         sequence = self._next
         self._next = (sequence + 1) % MODULUS
         return sequence
@@ -147,7 +147,7 @@ class Sequences:
 
         Returns how many updates were lost between this one and the last, or why it is discarded.
         """
-        self._peer.used[self.limit_id] = self
+        self.use()
         ahead = serial_distance(sequence, self._newest)
         if ahead <= 0:
             return self._discard(-ahead)
