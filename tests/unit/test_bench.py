@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from testbed.bench import judge, report, topics
+from testbed.bench import report, topics
 from testbed.bench.__main__ import main
-from testbed.bench.lanes import Lane, Setting, differences, ratios
+from testbed.bench.lanes import Lane, differences, ratios
 from testbed.bench.plot import draw
 from testbed.bench.registry import BENCHMARKS
 from testbed.bench.summary import Outcome, Row, summarize
 from testbed.errors import MeasurementError
-from testbed.harness.progress import Progress
 
 RATIO, RATE = ("ratio", ""), ("rate", "Gbit/s")
 
@@ -54,16 +52,6 @@ def result(*outcomes: Outcome) -> dict[str, Any]:
 )
 def test_five_numbers_summarize_a_sample(values: list[float], five: tuple[float, ...]) -> None:
     assert astuple(summarize(values)) == five
-
-
-async def test_parts_of_a_verdict_are_measured_beside_the_whole(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, Progress(io.StringIO()), True, (0, 0))
-    found = await judge.measure(setting)
-    assert {row.group for row in found.rows} == {
-        "a limit with a bucket", "a limit with flow buckets",
-    }  # fmt: skip
-    assert len(found.rows) == 6
-    assert {len(row.values) for row in found.rows} == {5}
 
 
 def test_ratios_are_taken_within_a_round() -> None:
