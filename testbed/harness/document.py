@@ -1,14 +1,15 @@
-"""The pages of results/ by `scripts/reproduce --docs`: a section for each figure. Pure."""
+"""Figures as pages: of results/ by `scripts/reproduce --docs`, and of OUT with all checks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from testbed.harness.figure import Figure
 from testbed.harness.finding import Table, Verdict
 from testbed.harness.markdown import item, prose, table
-from testbed.harness.page import Page, image
+from testbed.harness.page import RESULTS, Page, image
 from testbed.harness.report import Summary, conditions, score
 from testbed.harness.summary import missing_count, unmet
 
@@ -51,8 +52,28 @@ def _overview(sections: Mapping[str, str]) -> str:
     return "\n".join(table(["", "checks"], rows))
 
 
-def section(summary: Summary) -> str:
-    """The paper's statement, the findings, the conditions of the runs, tables and plots."""
+def write(
+    figures: Mapping[str, Figure], known: Sequence[Summary], out: Path, into: Path = RESULTS
+) -> list[Path]:
+    """Write the sections of these summaries, whose plots are in `out`; return the pages.
+
+    The pages of results/ leave out the checks that hold.
+    """
+    files = []
+    for page in pages(figures).values():
+        own = [one for one in known if one["name"] in page.sections]
+        if own:
+            sections = {one["name"]: section(one, every=into != RESULTS) for one in own}
+            plots = [out / one["name"] / plot for one in own for plot in one["plots"]]
+            files.append(page.write(sections, plots, into))
+    return files
+
+
+def section(summary: Summary, *, every: bool = False) -> str:
+    """The paper's statement, the findings, the conditions of the runs, tables and plots.
+
+    `every` adds a table of all checks.
+    """
     failed = [
         f"Does not hold: {check['statement']}: {check['measured']}, not {check['bounds']}"
         for check in unmet(summary, Verdict.FAILED)
@@ -71,8 +92,13 @@ def section(summary: Summary) -> str:
         *map(item, [*failed, *([f"{absent} runs are missing"] if absent else [])]),
         *map(item, conditions([summary])),
     ]
-    for one in summary["tables"]:
-        lines += ["", *Table(**one).lines]
+    keys = ("statement", "measured", "bounds", "verdict")
+    checks = [[check[key] for key in keys] for check in summary["checks"]] if every else []
+    for one in (
+        *([Table("All checks", ["", "measured", "to reach", ""], checks)] if checks else []),
+        *(Table(**each) for each in summary["tables"]),
+    ):
+        lines += ["", *one.lines]
     for plot in summary["plots"]:
         lines += ["", image(summary["title"], plot)]
     return "\n".join(lines)

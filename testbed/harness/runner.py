@@ -2,7 +2,7 @@
 
 OUT/runs/SERIES/result.json      the runs, as data (docs/testbed.md)
 OUT/FIGURE/summary.json, *.png   the checks' outcome, and plots
-OUT/report.html                  all of it on one page
+OUT/PAGE.md, OUT/plots           all of it as pages (`document.py`)
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import Any
 
 import click
 
-from testbed.harness import report
 from testbed.harness.figure import Figure
 from testbed.harness.ledger import read
 from testbed.harness.results import Results
 from testbed.harness.summary import summarize
 
 RUNS = "runs"
-REPORT = "report.html"
 SUMMARY = "summary.json"
 LOCK = ".lock"
 _LOW_PRIORITY = 10
@@ -90,16 +88,3 @@ def summaries(figures: Sequence[Figure], out: Path) -> list[dict[str, Any]]:
     """The existing summaries of these figures."""
     files = [out / figure.name / SUMMARY for figure in figures]
     return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
-
-
-def write_report(figures: Sequence[Figure], out: Path) -> Path:
-    """Write the page with all concluded figures."""
-    known = summaries(figures, out)
-    plots = {
-        summary["name"]: [(out / summary["name"] / plot).read_bytes() for plot in summary["plots"]]
-        for summary in known
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    page = out / REPORT
-    page.write_text(report.html(known, plots), encoding="utf-8")
-    return page

@@ -14,14 +14,7 @@ from testbed.harness.figure import Figure, series_of
 from testbed.harness.ledger import read
 from testbed.harness.pool import duration
 from testbed.harness.progress import Board
-from testbed.harness.runner import (
-    RUNS,
-    Conclusions,
-    claimed,
-    conclude,
-    summaries,
-    write_report,
-)
+from testbed.harness.runner import RUNS, Conclusions, claimed, conclude, summaries
 from testbed.harness.schedule import Room
 from testbed.harness.series import Setting, expected_s
 from testbed.harness.summary import missing_count
@@ -134,18 +127,13 @@ def main(
                 run_to_end(campaign.carry_out)
             finally:
                 # An interrupted campaign leaves a report of its results so far.
-                write_report(everything, directory)
+                document.write(FIGURES, summaries(everything, directory), directory, directory)
     known = summaries(everything, directory)
     shown = [one for one in known if one["name"] in {figure.name for figure in figures}]
     click.echo(report.text(shown))
-    click.echo(f"{write_report(everything, directory)}")
-    if docs:
-        for page in document.pages(FIGURES).values():
-            own = [one for one in shown if one["name"] in page.sections]
-            if own:
-                plots = [directory / one["name"] / plot for one in own for plot in one["plots"]]
-                sections = {one["name"]: document.section(one) for one in own}
-                click.echo(f"{page.write(sections, plots)}")
+    pages = document.write(FIGURES, known, directory, directory)
+    for path in [*pages, *(document.write(FIGURES, shown, directory) if docs else [])]:
+        click.echo(f"{path}")
     absent = sum(missing_count(one) for one in shown)
     if absent and not (only_report or runs):
         raise click.ClickException(f"{absent} runs are missing; repeat the command to do them")

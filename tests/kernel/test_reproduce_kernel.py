@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.harness.figure import Figure
-from testbed.harness.runner import REPORT, SUMMARY
+from testbed.harness.runner import SUMMARY
 from testbed.harness.series import Series
 from testbed.reproduce import __main__ as command
 from testbed.reproduce import fig3
@@ -36,7 +36,8 @@ def test_a_figure_from_its_runs_to_the_report_and_again(
     (held,) = [check for check in summary["checks"] if check["statement"].startswith("CTB")]
     assert held["value"] == pytest.approx(run["aggregate_bps"] / 10e6)
     assert held["verdict"] in {"ok", "failed"}
-    assert "data:image/png;base64," in (tmp_path / REPORT).read_text()
+    assert "](plots/fig3.png)" in (tmp_path / "reproduction.md").read_text()
+    assert (tmp_path / "plots/fig3.png").stat().st_size > 10_000
 
     again = CliRunner().invoke(command.main, [*call, "--only-report"])
     assert again.exit_code == 0, again.output

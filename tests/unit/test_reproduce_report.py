@@ -1,4 +1,4 @@
-"""Verdicts, summaries, and the report in its three forms."""
+"""Verdicts, summaries, and the report for a terminal and as pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from testbed.harness import report, runner
+from testbed.harness import document, report, runner
 from testbed.harness.figure import Figure, series_of
 from testbed.harness.finding import Check, Finding, Table, Verdict, near
 from testbed.harness.pool import duration
@@ -107,14 +107,17 @@ def test_a_series_without_any_run_is_missing_altogether() -> None:
     assert report.conditions([summary]) == []
 
 
-def test_the_page_holds_everything_and_needs_nothing() -> None:
-    page = report.html([canned()], {"two": [PNG]})
-    assert "data:image/png;base64,iVBORw0KGgpwbG90" in page
-    assert '<span class="failed">failed</span>' in page
-    assert '<span class="missing">not measured</span>' in page
-    assert "FPS holds &lt;the&gt; limit" in page
-    assert "missing: two: 2 of 4 runs (fps, repetition 2: the delay line stalled)" in page
-    assert "http" not in page
+def test_the_page_of_out_has_all_checks_and_plots(tmp_path: Path) -> None:
+    draw(Results({}), tmp_path)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two.png").rename(tmp_path / "two/two.png")
+    (file,) = document.write({"two": FIGURE}, [canned()], tmp_path, tmp_path)
+    page = file.read_text()
+    assert "| FPS holds <the> limit | 1 | 0.97 to 1.03 | ok |" in page
+    assert "| as CTB | 0.5 | at least 0.9 | failed |" in page
+    assert "| absent | - | at least 0.9 | not measured |" in page
+    assert "- 2 runs are missing" in page
+    assert (file.name, (tmp_path / "plots/two.png").read_bytes()) == ("reproduction.md", PNG)
 
 
 def test_the_document_names_every_figure() -> None:
@@ -143,7 +146,7 @@ def test_only_report_measures_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     done = CliRunner().invoke(command.main, ["--only-report", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "1 of 3 checks hold" in done.output
-    assert "Two &amp; more" in (tmp_path / runner.REPORT).read_text()
+    assert "## Two & more" in (tmp_path / "reproduction.md").read_text()
     assert json.loads((tmp_path / "two/summary.json").read_text())["name"] == "two"
 
 
@@ -222,4 +225,4 @@ def test_an_interrupted_run_leaves_a_report(
     (tmp_path / "two" / runner.SUMMARY).write_text(json.dumps({**canned(), "plots": []}))
     done = CliRunner().invoke(command.main, ["--out", str(tmp_path)])
     assert done.exit_code == 130
-    assert "Two &amp; more" in (tmp_path / runner.REPORT).read_text()
+    assert "## Two & more" in (tmp_path / "reproduction.md").read_text()
