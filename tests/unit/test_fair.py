@@ -92,6 +92,13 @@ def test_flows_outside_the_sample_count_like_those_in_it() -> None:
     assert found.local_limit == pytest.approx(LIMIT / 2, rel=1e-5)
 
 
+def test_flows_outside_the_sample_count_whole_although_those_in_it_have_ended() -> None:
+    paused = sampled(0.01 * LIMIT)
+    paused.paused, paused.rate = True, 0.0
+    found = settled([sampled(0.01 * LIMIT), *[paused] * 3], remote=9, rest=0.03 * LIMIT)
+    assert found.value == pytest.approx(0.044 * 9 / 0.956)
+
+
 def test_traffic_of_which_nothing_is_sampled_counts_as_one_flow() -> None:
     found = settled([], remote=9, rest=0.02 * LIMIT)
     assert found.value == pytest.approx(0.022 * 9 / 0.978)
