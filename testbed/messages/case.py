@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from drld.messages.envelope import MARGIN
 from testbed.messages.arrivals import RATE, Publishers
@@ -36,10 +34,3 @@ class Case:
     def rate(self) -> Fraction:
         """Rate of the envelope, messages/s."""
         return MARGIN * self.publishers * RATE
-
-
-def case_of(definition: Mapping[str, Any]) -> Case:
-    """The case of a definition (`testbed.harness.virtual.CaseSeries.header`)."""
-    values = {**definition, "brokers": tuple(definition["allocators"])}
-    del values["plane"], values["allocators"]
-    return Case(**values)

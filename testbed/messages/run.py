@@ -8,9 +8,10 @@ from typing import Any
 
 from drld.messages.envelope import envelope
 from drld.model import NS_PER_S
+from testbed.harness.case import case_of
 from testbed.messages.arrivals import Burst, arrivals
 from testbed.messages.broker import ITEM, carry
-from testbed.messages.case import Case, case_of
+from testbed.messages.case import Case
 
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -21,7 +22,7 @@ def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict
     All numbers of brokers see the same messages. The envelope is profiled on other messages than
     those that are measured, as an operator has to.
     """
-    case, brokers = case_of(definition), int(name)
+    case, brokers = case_of(Case, definition), int(name)
     burst = case.burst or _profiled(case, repetition)
     warm_ns = int(case.warm_s * NS_PER_S)
     rng = Random(f"messages {repetition}")

@@ -1,10 +1,8 @@
-"""A study of buckets as data. It imports little (`testbed.harness.virtual_worker`)."""
+"""A study of buckets as data. It imports little (`testbed.harness.case_worker`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from drld.requests.buckets.policy import Policy
 
@@ -63,11 +61,3 @@ class Case:
     def rate_s(self) -> float:
         """Tokens/s."""
         return self.rate / self.per_s
-
-
-def case_of(definition: Mapping[str, Any]) -> Case:
-    """The case of a definition (`RequestSeries.header`)."""
-    values: dict[str, Any] = {**definition, "buckets": tuple(definition["allocators"])}
-    values["cut"] = tuple(values["cut"])
-    del values["plane"], values["allocators"]
-    return Case(**values)

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from drld.requests.buckets.delta_codec import Form
-from testbed.requests.case import NS_PER_S, Case, case_of
+from testbed.harness.case import case_of
+from testbed.requests.case import NS_PER_S, Case
 from testbed.requests.fleet import MS, START_NS, Fleet, Wrong
 from testbed.requests.knowledge import Knowledge
 from testbed.requests.memory import Size, resident, size
@@ -27,7 +28,7 @@ _LONGEST_MS = 3_600_000
 
 def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict[str, Any]:
     """Carry out one run; the same arguments give the same record."""
-    case = case_of(definition)
+    case = case_of(Case, definition)
     run = Run(case, name, repetition)
     run.carry_out(requests(case, repetition))
     return {

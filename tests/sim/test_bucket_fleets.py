@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from testbed.requests.case import Case, case_of
+from testbed.harness.case import case_of
+from testbed.requests.case import Case
 from testbed.requests.fleet import MS
 from testbed.requests.run import Run, carry_out
 from testbed.requests.series import RequestSeries
@@ -239,7 +240,7 @@ def test_a_recorded_file_is_read(tmp_path: Path) -> None:
 def test_a_run_is_reproducible_from_its_definition() -> None:
     series = RequestSeries("one", changed(repeat=1))
     definition = json.loads(json.dumps(series.header(False, {})["definition"]))
-    assert case_of(definition) == series.load(False)
+    assert case_of(Case, definition) == series.load(False)
     first, second = (carry_out(definition, "ledger-slack", 1) for _ in range(2))
     del first["resident"], second["resident"]
     assert first == second

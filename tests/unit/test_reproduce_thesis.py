@@ -12,7 +12,7 @@ import pytest
 from testbed.harness.figure import Figure
 from testbed.harness.results import Results
 from testbed.reproduce.registry import FIGURES, GROUPS
-from testbed.requests.series import RequestSeries
+from testbed.requests.series import RealSeries, RequestSeries
 from tests.reproduce_factories import draws, failed
 
 Change = Callable[[str, str, dict[str, Any]], None]
@@ -31,7 +31,7 @@ MEMORY = {"queue-linf": 80, "queue-frequency": 150, "queue-both": 110}
 D = {300: 7.3, 450: 6.8, 900: 0.0}
 
 
-def a_record(series: RequestSeries, bucket: str, number: int) -> dict[str, Any]:
+def a_record(series: RequestSeries | RealSeries, bucket: str, number: int) -> dict[str, Any]:
     """A record as if the thesis' figures were exactly so."""
     case = series.case
     part = 1.0
@@ -84,7 +84,7 @@ def a_record(series: RequestSeries, bucket: str, number: int) -> dict[str, Any]:
 def results(figure: Figure, change: Change = lambda *_: None) -> Results:
     found = {}
     for series in figure.all_series:
-        assert isinstance(series, RequestSeries)
+        assert isinstance(series, RequestSeries | RealSeries)
         runs = []
         for bucket, number in series.plan(False).runs:
             record = a_record(series, bucket, number)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from testbed.requests.case import Case
-from testbed.requests.real.worker import carry_out, measured
+from testbed.requests.real.run import carry_out, measured
+from testbed.requests.series import RealSeries
 
 CASE = Case("steady", ("ledger-slack",), capacity=3, rate=1, per_s=1, nodes=2, load=50, seconds=1)
 
@@ -26,7 +27,8 @@ def test_the_shortfall_counts_what_the_answer_could_have_had() -> None:
 
 
 def test_two_daemons_are_one_bucket() -> None:
-    found = carry_out(CASE, "ledger-slack", 1)
+    definition = RealSeries("two", CASE).header(False, {})["definition"]
+    found = carry_out(definition, "ledger-slack", 1)
     assert found["requests"] == 50
     assert 3 <= found["admitted"] <= found["central_admitted"] + CASE.nodes
     assert found["excess"] <= CASE.nodes

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from testbed.messages.case import Case
 from testbed.messages.real.frames import Protocol
@@ -23,10 +21,3 @@ class RealCase(Case):
         """Burst of the envelope, messages; the case must state it."""
         assert self.burst is not None
         return self.burst
-
-
-def real_case_of(definition: Mapping[str, Any]) -> RealCase:
-    """The case of a definition (`testbed.harness.virtual.CaseSeries.header`)."""
-    values = {**definition, "brokers": tuple(definition["allocators"])}
-    del values["plane"], values["allocators"]
-    return RealCase(**values)

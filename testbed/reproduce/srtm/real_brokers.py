@@ -14,8 +14,7 @@ from testbed.harness.results import Results, text
 from testbed.messages.case import Case
 from testbed.messages.real.case import RealCase
 from testbed.messages.real.frames import Protocol
-from testbed.messages.real.series import RealMessageSeries
-from testbed.messages.series import MessageSeries
+from testbed.messages.series import MessageSeries, RealMessageSeries
 from testbed.reproduce.srtm.delays import BROKERS, PAGE, SOURCE, median, values
 from testbed.reproduce.srtm.penalty import BURST
 

@@ -21,7 +21,7 @@ from testbed.reproduce.thesis.measures import (
     title,
 )
 from testbed.reproduce.thesis.overshoot import CASE, SERIES
-from testbed.requests.real.series import RealSeries
+from testbed.requests.series import RealSeries
 
 _BUCKETS = ("counter", "queue-both", "ledger-slack")
 REAL = {

@@ -13,9 +13,8 @@ from testbed.harness.figure import Figure
 from testbed.harness.results import Results
 from testbed.messages.case import Case
 from testbed.messages.real.case import RealCase
-from testbed.messages.real.series import RealMessageSeries
 from testbed.messages.run import carry_out
-from testbed.messages.series import MessageSeries
+from testbed.messages.series import MessageSeries, RealMessageSeries
 from testbed.reproduce.registry import FIGURES, GROUPS
 from testbed.reproduce.srtm.penalty import RHO
 from tests.reproduce_factories import draws, failed

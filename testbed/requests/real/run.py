@@ -1,4 +1,4 @@
-"""One run with real daemons as a process of its own: `python -m testbed.requests.real.worker`.
+"""One run with real daemons.
 
 One user asks one limiter after the other, at random, as often as the case says; it asks the next
 when the last has answered, so the order of decisions is known. Their times are known up to an
@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from testbed import child
 from testbed.errors import MeasurementError
-from testbed.requests.case import Case, case_of
+from testbed.harness.case import case_of
+from testbed.requests.case import Case
 from testbed.requests.oracle import TokenBucket
 from testbed.requests.real.daemons import Asker, configuration, running
 
@@ -27,12 +27,13 @@ KINDS: Mapping[str, str] = {"counter": "counter", "queue-both": "queue", "ledger
 _WARM_S = 60.0
 
 
-def carry_out(case: Case, name: str, repetition: int) -> dict[str, Any]:
+def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict[str, Any]:
     """One run.
 
     Raises:
         MeasurementError: a daemon failed, or the fleet never agreed.
     """
+    case = case_of(Case, definition)
     with tempfile.TemporaryDirectory(prefix="drld-real-") as place, ExitStack() as stack:
         directory = Path(place)
         files = [
@@ -96,13 +97,3 @@ def measured(case: Case, answers: Sequence[tuple[bool, float, float]]) -> dict[s
         "took_s": answers[-1][2] - begin_s, "median_ms": delays_ms[len(delays_ms) // 2],
         "longest_ms": delays_ms[-1],
     }  # fmt: skip
-
-
-if __name__ == "__main__":
-    job = child.receive()
-    try:
-        child.send(record=carry_out(
-            case_of(job["definition"]), job["allocator"], job["repetition"]
-        ))  # fmt: skip
-    except MeasurementError as error:
-        child.send(discarded=f"{error}")

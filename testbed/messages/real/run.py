@@ -1,4 +1,4 @@
-"""One run with real brokers as a process of its own: `python -m testbed.messages.real.worker`.
+"""One run with real brokers.
 
 It is *dilated*: times are those of the case times `dilate`, rates its rates over that. Buckets do
 not notice, so delays are those of the case times `dilate`, and far above what this host adds. The
@@ -13,16 +13,18 @@ they judge the host and not what is measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 from drld.model import NS_PER_S
 from testbed import child
 from testbed.beats import Beats
-from testbed.errors import HostError, MeasurementError
+from testbed.errors import MeasurementError
+from testbed.harness.case import case_of
 from testbed.messages.arrivals import arrivals
 from testbed.messages.real import load
-from testbed.messages.real.case import RealCase, real_case_of
+from testbed.messages.real.case import RealCase
 from testbed.messages.real.stage import Limit, carried, namespace, staged
 from testbed.messages.run import split, summary
 
@@ -31,13 +33,14 @@ OBJECTIVE_MS = 1.0
 _LATE = 0.05
 
 
-def carry_out(case: RealCase, name: str, repetition: int) -> dict[str, Any]:
+def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict[str, Any]:
     """One run with `name` brokers.
 
     Raises:
         MeasurementError: it does not count.
         HostError: the host cannot do such runs.
     """
+    case = case_of(RealCase, definition)
     brokers, slow = int(name), case.dilate
     warm_ns = int(case.warm_s * NS_PER_S)
     rng = Random(f"messages {repetition}")
@@ -70,15 +73,3 @@ def carry_out(case: RealCase, name: str, repetition: int) -> dict[str, Any]:
         "latency": summary(delays), "late_ms": late_ms,
         "still_ms": still_ms, "priority": priority,
     }  # fmt: skip
-
-
-if __name__ == "__main__":
-    job = child.receive()
-    try:
-        child.send(
-            record=carry_out(real_case_of(job["definition"]), job["allocator"], job["repetition"])
-        )
-    except MeasurementError as error:
-        child.send(discarded=f"{error}")
-    except HostError as error:
-        child.send(impossible=f"{error}")

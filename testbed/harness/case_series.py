@@ -1,4 +1,4 @@
-"""A series of runs in virtual time whose definition is a case: a dataclass of plain values.
+"""A series of runs whose definition is a case: a dataclass of plain values.
 
 A plane has its own kind of case, and of series; what the series' runs compare, buckets or numbers
 of brokers, takes the place of allocators.
@@ -43,7 +43,7 @@ class CaseSeries(Generic[C]):
     plane: ClassVar[str]
     compared: ClassVar[str]
     """The field of a case with the names of what its runs compare."""
-    worker: ClassVar[str] = "testbed.harness.virtual_worker"
+    worker: ClassVar[str] = "testbed.harness.case_worker"
     """See `Planned.worker`."""
     code_files: ClassVar[tuple[str, ...]]
     """Files that decide what a run measures."""
@@ -70,14 +70,19 @@ class CaseSeries(Generic[C]):
     def tasks(
         self,
         quick: bool,
-        room: Room,  # noqa: ARG002 -- no run needs the host for itself
+        room: Room,  # noqa: ARG002 -- it decides nothing here
         runs: Sequence[tuple[str, int]] | None = None,
     ) -> list[Task]:
         """See `Planned.tasks`."""
+        seconds, alone = self.run_s(quick), not self.simulated
         return [
-            Task(self.name, name, number, True, _START_S + self.cpu_s)
+            Task(self.name, name, number, self.simulated, seconds, alone)
             for name, number in (self.plan(quick).runs if runs is None else runs)
         ]
+
+    def run_s(self, quick: bool) -> float:  # noqa: ARG002 -- for runs that take their own time
+        """The expected duration of a run, s."""
+        return _START_S + self.cpu_s
 
     def header(self, quick: bool, setting: dict[str, str]) -> dict[str, Any]:
         """See `Planned.header`."""
@@ -85,10 +90,26 @@ class CaseSeries(Generic[C]):
         definition["allocators"] = definition.pop(self.compared)
         return {
             "schema": SCHEMA, "experiment": self.name,
-            "definition": {"plane": self.plane, **definition}, "limiters": [], "setting": setting,
-            **provenance.provenance(simulated=True), "code": self.code(),
+            "definition": {"plane": self.plane, "compared": self.compared, **definition},
+            "limiters": [], "setting": setting,
+            **provenance.provenance(simulated=self.simulated), "code": self.code(),
         }  # fmt: skip
 
     def code(self) -> str:
         """See `Planned.code`."""
         return provenance.digest(self.code_files)
+
+
+@dataclass(frozen=True, slots=True)
+class RealCaseSeries(CaseSeries[C]):
+    """Runs of a case with real processes. Each run has the host for itself."""
+
+    start_s: ClassVar[float]
+    """Time that the processes of a run take to start, and to end, s."""
+
+    simulated: bool = False
+    alone: bool = True
+
+    def run_s(self, quick: bool) -> float:
+        """See `CaseSeries`."""
+        return self.start_s + self.load(quick).seconds
