@@ -149,7 +149,7 @@ async def _set_clocks(on: Scene, *offsets_s: int) -> None:
         ):
             line = await anext(trace.aiter_lines())
         if abs(json.loads(line)["t"] - time.time() - offset_s) > _NEAR_S:
-            raise MeasurementError(f"chaos{own}: its clock did not jump by {offset_s} s")
+            raise MeasurementError(f"l{own}: its clock did not jump by {offset_s} s")
 
 
 async def _attack(on: Scene, kind: str, seconds: float, seed: int) -> None:

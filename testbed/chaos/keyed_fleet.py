@@ -18,7 +18,7 @@ import trio
 
 from drld.requests.buckets.gcra import admit
 from drld.requests.buckets.policy import Policy
-from testbed.chaos.local_fleet import PORT, LocalFleet
+from testbed.local_fleet import PORT, LocalFleet
 
 NODES = 3
 CAPACITY, RATE_S = 60, 5

@@ -17,10 +17,10 @@ import httpx
 import trio
 
 from testbed import netns
-from testbed.chaos.local_fleet import LocalFleet
 from testbed.chaos.message_clients import Counter, Publisher
 from testbed.chaos.message_log import Log
 from testbed.chaos.shares import NONE, Part, Shares
+from testbed.local_fleet import LocalFleet
 from testbed.messages.real.frames import Protocol
 from testbed.messages.servers import Server, mosquitto, nats_server
 

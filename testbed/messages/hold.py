@@ -12,12 +12,13 @@ import statistics
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import click
 import trio
 
 from drld.model import NS_PER_S
-from testbed import child
+from testbed import child, netns
 from testbed.chaos.message_clients import Client, connected
 from testbed.errors import MeasurementError
 from testbed.harness.markdown import aligned, prose, table
@@ -25,7 +26,7 @@ from testbed.harness.page import Page
 from testbed.interrupt import run_to_end
 from testbed.messages.real.frames import TOPIC, Message, Protocol, delivery, unconfirmed
 from testbed.messages.real.oracle_command import BROKERS
-from testbed.messages.real.stage import Limit, Stage, namespace, staged
+from testbed.messages.real.stage import Limit, Stage, staged
 from testbed.provenance import conditions, head
 
 GOAL = 1.2
@@ -111,7 +112,14 @@ async def _publish(protocol: Protocol, client: Client) -> None:
         number += 1
 
 
-async def measured(stage: Stage, protocol: Protocol, seconds: float) -> Round:
+async def _round(directory: Path, protocol: Protocol, seconds: float) -> Round:
+    """Measure a round with a daemon of its own."""
+    limit = Limit(RATE, BURST, hold=HOLD)
+    async with staged(directory, protocol, 1, limit) as stage:
+        return await _measured(stage, protocol, seconds)
+
+
+async def _measured(stage: Stage, protocol: Protocol, seconds: float) -> Round:
     """Measure one round.
 
     Raises:
@@ -150,7 +158,7 @@ async def measured(stage: Stage, protocol: Protocol, seconds: float) -> Round:
         full_ns, before = time.monotonic_ns(), sent[0]
         await trio.sleep(seconds)
         end_ns, more = time.monotonic_ns(), sent[0] - before
-        waiting = stage.waits(0)["waiting"]
+        waiting = (await stage.waits(0))["waiting"]
         await trio.sleep(_SETTLE_S)
         nursery.cancel_scope.cancel()
     return Round(
@@ -196,13 +204,10 @@ def hold(*, broker: tuple[str, ...], rounds: int, seconds: float, docs: bool) ->
         f"{HOLD}; phases of {seconds:g} s."
     )
     sections = {}
-    with namespace() as directory:
+    with netns.workspace() as directory:
         for name in broker or BROKERS:
-            found = []
-            for _ in range(rounds):
-                with staged(directory, BROKERS[name], 1, Limit(RATE, BURST, hold=HOLD)) as stage:
-                    work = partial(measured, stage, BROKERS[name], seconds)
-                    found.append(run_to_end(work))
+            work = partial(_round, directory, BROKERS[name], seconds)
+            found = [run_to_end(work) for _ in range(rounds)]
             click.echo(f"{name}\n{aligned([HEADER, *rows(found)], left=1)}")
             sections[name] = "\n".join([f"## {name}", "", how, "", *table(HEADER, rows(found))])
     if docs:

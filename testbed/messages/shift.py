@@ -8,19 +8,21 @@ of the envelope have followed.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import click
+import trio
 
 from drld.model import NS_PER_S
-from testbed import child
+from testbed import child, netns
 from testbed.harness.ledger import RESULT
-from testbed.messages.real.stage import Limit, Stage, carried, namespace, staged
+from testbed.interrupt import run_to_end
+from testbed.messages.real.stage import Limit, Stage, carried, staged
 from testbed.options import OUT
 
 RATE, BURST = 200, 20
@@ -58,36 +60,23 @@ def places() -> list[int]:
     return before + [1 - place for place in before]
 
 
-class Parts:
-    """Asks the daemons for their parts of the rate, while entered."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.found: list[list[tuple[int, float]]] = [[] for _ in range(_BROKERS)]
-        """The part of each broker over time: monotonic times, ns, and messages/s."""
-        self._stage = stage
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> Parts:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            for number, its in enumerate(self.found):
-                its.append((time.monotonic_ns(), self._stage.limit(number)["fill_rate_bps"]))
+async def _look(stage: Stage, parts: list[list[tuple[int, float]]]) -> None:
+    """Take down each broker's part of the rate, messages/s, with its time, until cancelled."""
+    while True:
+        for number, its in enumerate(parts):
+            its.append((time.monotonic_ns(), (await stage.limit(number))["fill_rate_bps"]))
+        await trio.sleep(_LOOK_S)
 
 
-def measured(rng: Random, directory: Path, seconds: float, moves_s: float) -> dict[str, Any]:
+async def measured(rng: Random, directory: Path, seconds: float, moves_s: float) -> dict[str, Any]:
     """Have the messages sent; what became of them, in seconds since the begin."""
     planned, place_of = schedule(rng, seconds, moves_s), places()
     limit = Limit(RATE, BURST, _ALLOCATOR)
-    with staged(directory, "nats", _BROKERS, limit) as stage, Parts(stage) as parts:
-        came, lags = carried(stage, "nats", place_of, planned)
+    parts: list[list[tuple[int, float]]] = [[] for _ in range(_BROKERS)]
+    async with staged(directory, "nats", _BROKERS, limit) as stage, trio.open_nursery() as nursery:
+        nursery.start_soon(_look, stage, parts)
+        came, lags = await carried(stage, place_of, planned)
+        nursery.cancel_scope.cancel()
     begin_ns = min(due_ns for _, _, due_ns, _ in came) - planned[0][0]
 
     def since_s(at_ns: int) -> float:
@@ -99,7 +88,7 @@ def measured(rng: Random, directory: Path, seconds: float, moves_s: float) -> di
     return {
         "seconds": seconds, "moves_s": moves_s, "rate": RATE, "burst": BURST,
         "messages": len(came), "late_s": max(lags) / NS_PER_S, "delays_s": delays,
-        "parts": [[(since_s(at_ns), part) for at_ns, part in its] for its in parts.found],
+        "parts": [[(since_s(at_ns), part) for at_ns, part in its] for its in parts],
     }  # fmt: skip
 
 
@@ -140,8 +129,8 @@ def shift(*, seconds: float, moves: float, seed: int, out: Path) -> None:
 
     child.raise_priority()
     out.mkdir(parents=True, exist_ok=True)
-    with namespace() as directory:
-        result = measured(Random(seed), directory, seconds, moves)
+    with netns.workspace() as directory:
+        result = run_to_end(partial(measured, Random(seed), directory, seconds, moves))
     (out / RESULT).write_text(json.dumps(result) + "\n", encoding="utf-8")
     click.echo(f"two brokers, one topic of {RATE} messages/s: {result['messages']} messages, none "
                "lost, doubled or overtaken")  # fmt: skip

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from pathlib import Path
 from random import Random
 
 import click
 
-from drld.errors import DrldError
 from drld.model import NS_PER_S
-from testbed import child
+from testbed import child, netns
+from testbed.interrupt import run_to_end
 from testbed.messages.real.frames import Protocol
 from testbed.messages.real.oracle import judge
-from testbed.messages.real.stage import Limit, carried, namespace, staged
+from testbed.messages.real.stage import Limit, carried, staged
 
 BROKERS: dict[str, Protocol] = {"nats": "nats", "mosquitto": "mqtt"}
 _AT_ONCE_NS = 20_000_000
@@ -36,6 +38,14 @@ def schedule(
         ]
         at_s += size / rate * rng.choice((0.5, 1.0, 1.5))
     return sorted(times)
+
+
+async def _carried(
+    directory: Path, name: str, limit: Limit, connections: int, planned: list[tuple[int, int]]
+) -> tuple[list[tuple[int, int, int, int]], list[int]]:
+    """See `carried`: with one broker of this name."""
+    async with staged(directory, BROKERS[name], 1, limit) as stage:
+        return await carried(stage, [0] * connections, planned)
 
 
 @click.command()
@@ -62,15 +72,12 @@ def oracle(
     """
     child.raise_priority()
     status = 0
-    with namespace() as directory:
+    with netns.workspace() as directory:
         for name in broker or BROKERS:
             planned = schedule(Random(seed), connections, rate, burst, seconds)
-            place_of = [0] * connections
-            try:
-                with staged(directory, BROKERS[name], 1, Limit(rate, burst)) as stage:
-                    came, lags = carried(stage, BROKERS[name], place_of, planned)
-            except DrldError as error:
-                sys.exit(f"{name}: {error}")
+            limit = Limit(rate, burst)
+            work = partial(_carried, directory, name, limit, connections, planned)
+            came, lags = run_to_end(work)
             begin_ns = min(due_ns for _, _, due_ns, _ in came) - planned[0][0]
             sent_ns = [begin_ns + at + lag for (at, _), lag in zip(planned, lags, strict=True)]
             came_ns = sorted(at_ns for *_, at_ns in came)

@@ -17,15 +17,17 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import trio
+
 from drld.model import NS_PER_S
-from testbed import child
+from testbed import child, netns
 from testbed.beats import Beats
 from testbed.errors import MeasurementError
 from testbed.harness.case import case_of
 from testbed.messages.arrivals import arrivals
 from testbed.messages.real import load
 from testbed.messages.real.case import RealCase
-from testbed.messages.real.stage import Limit, carried, namespace, staged
+from testbed.messages.real.stage import Limit, carried, staged
 from testbed.messages.run import split, summary
 
 OBJECTIVE_MS = 1.0
@@ -34,6 +36,11 @@ _LATE = 0.05
 
 
 def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict[str, Any]:
+    """See `_carry_out`."""
+    return trio.run(_carry_out, definition, name, repetition)
+
+
+async def _carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict[str, Any]:
     """One run with `name` brokers.
 
     Raises:
@@ -54,11 +61,12 @@ def carry_out(definition: Mapping[str, Any], name: str, repetition: int) -> dict
     # what others do on the host is no part of the measurement.
     priority = child.raise_priority()
     limit = Limit(int(case.rate) // slow, case.depth)
-    with namespace() as directory, staged(directory, case.protocol, brokers, limit) as stage:
-        load.before_brokers()
-        with Beats() as beats:
-            came, lags = carried(stage, case.protocol, place_of, schedule)
-        waits = [stage.waits(number) for number in range(brokers)]
+    with netns.workspace() as directory:
+        async with staged(directory, case.protocol, brokers, limit) as stage:
+            load.before_brokers()
+            with Beats() as beats:
+                came, lags = await carried(stage, place_of, schedule)
+            waits = [await stage.waits(number) for number in range(brokers)]
     late_ms, still_ms = sorted(lags)[int(0.99 * len(lags))] / 1e6, 1e3 * beats.take(0.99)
     if late_ms > _LATE * OBJECTIVE_MS * slow:
         raise MeasurementError(f"messages were sent late by {late_ms:.2f} ms (99th percentile)")

@@ -1,4 +1,4 @@
-"""Daemons in one namespace, each with an address of its loopback, for faults done to their limits.
+"""Daemons in one namespace, each with an address of its loopback, and faults done to them.
 
 Peers, keys and control sockets are the same for every plane; a plane adds its tables. A fault kills
 or stops daemons, loses their datagrams, or cuts one off from the others.
@@ -70,10 +70,10 @@ class LocalFleet:
             # The kernel's own words about closed ports are no daemon's bytes.
             self.inside("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
             self._write()
-            async with trio.open_nursery() as nursery:
-                for own in range(self.nodes):
-                    nursery.start_soon(self.start, own)
+            for daemon in self._daemons:
+                daemon.launch()
             for own in range(self.nodes):
+                await self._answers(own)
                 while not await self.connected(own):
                     await trio.sleep(_LOOK_S)
             yield
@@ -103,12 +103,12 @@ class LocalFleet:
         key.chmod(0o600)
         for own, tables in enumerate(self._tables):
             peers = "".join(
-                f'[[peer]]\nname = "chaos{other}"\naddress = "{self.address(other)}:{PORT}"\n'
+                f'[[peer]]\nname = "l{other}"\naddress = "{self.address(other)}:{PORT}"\n'
                 for other in range(self.nodes) if other != own
             )  # fmt: skip
             self.file(own).write_text(f"""
 [limiter]
-name = "chaos{own}"
+name = "l{own}"
 listen = "{self.address(own)}:{PORT}"
 control = "{self.directory}/{own}.control"
 [gossip]
@@ -123,6 +123,10 @@ keys = [{{ id = 1, file = "{key}" }}]
             MeasurementError: it has ended.
         """
         self._daemons[own].launch()
+        await self._answers(own)
+
+    async def _answers(self, own: int) -> None:
+        """Wait until a daemon is ready."""
         while not await self._ready(own):
             self._daemons[own].check()
             await trio.sleep(_LOOK_S)
