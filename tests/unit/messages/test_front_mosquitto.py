@@ -60,7 +60,8 @@ async def test_another_rate_holds_for_thousands_that_wait_and_without_the_limit_
     async with front(server, "mqtt", limit(11)) as running:
         client = await clients.open(running, "one")
         await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(count)))
-        await running.until_waiting(5000)
+        # Until all have been read: what comes later would leave at the lower rate, too.
+        await until(lambda: running.datapath.waits(1).waiting + len(observer.heard) == count)
         now_ns = running.pump.reactor.clock()
         attach(running.datapath, limit(2), now_ns=now_ns)
         left = count - running.datapath.waits(1).waiting
