@@ -48,7 +48,7 @@ from testbed.late_daemon import (
     repeated,
     shape,
 )
-from testbed.messages.publishers import message
+from testbed.messages.real.frames import TOPIC, Message, publication
 from testbed.messages.servers import nats_server
 from testbed.messages.tcp_segments import captured, of_equal_messages
 from testbed.stamps import Recorder, beyond
@@ -68,12 +68,12 @@ STOP_S = 0.2
 _STOPPED_TOO_LONG_S = 0.22
 _STOP_EVERY_S = 2.0
 
-_LIMIT, _TOPIC = "topic", "city.traffic"
+_LIMIT = "topic"
 _ADDRESS = "10.1.1.1"
 _PORT, _SERVER_PORT = 4222, 4223
-_PAYLOAD_BYTES = 100
 _HEADERS = 20 + 32
 """Bytes of IPv4 and TCP with timestamps."""
+_MESSAGE_BYTES = len(publication("nats", Message(0, 0, 0)))
 _PATIENCE_S = 60.0
 _LOOK_S = 0.1
 _STILL_BESIDE_STOPS_S = 0.04
@@ -223,7 +223,7 @@ async def _carry_out(
             if stream.stops:  # Nothing else is to make it late.
                 os.sched_setscheduler(daemon.pid, os.SCHED_RR, os.sched_param(1))
             publishers = await _publishers(stream, members)
-            size = ETHERNET_HEADER + _HEADERS + len(message(_TOPIC, _PAYLOAD_BYTES))
+            size = ETHERNET_HEADER + _HEADERS + _MESSAGE_BYTES
             shape(stream.rate * size * 8, stream.burst * size)
             packets = 2 * stream.messages + 10 * stream.connections
             recorder = netns.within(limiter, lambda: Recorder("up", packets))
@@ -232,7 +232,7 @@ async def _carry_out(
             compete(members, stream.hogs, stream.seconds)
             progress.step(f"{stream.messages} messages in {stream.seconds:.0f} s")
             beats.take()
-            await publishers.send({"start_ns": time.monotonic_ns() + round(SETTLE_S * 1e9)})
+            await publishers.send(time.monotonic_ns() + round(SETTLE_S * 1e9))
             stops = await _stop_until(publishers, daemon, stream)
             progress.step("counting")
             report = await _counted(daemon, before + stream.messages)
@@ -263,23 +263,20 @@ def _arrivals(recorder: Recorder) -> list[int]:
     of_client = defaultdict(list)
     for client, segment in captured(recorder.packets(), _PORT):
         of_client[client].append(segment)
-    size = len(message(_TOPIC, _PAYLOAD_BYTES))
-    return [at_ns for it in of_client.values() for at_ns in of_equal_messages(it, size)]
+    return [at_ns for it in of_client.values() for at_ns in of_equal_messages(it, _MESSAGE_BYTES)]
 
 
 async def _publishers(stream: Stream, members: Crew) -> Child:
-    """The publishers, connected."""
+    """The publishers, connected; each publishes in its turn."""
+    gap_ns, count = NS_PER_S / (stream.rate * stream.load), stream.connections
     job = {
-        "host": _ADDRESS,
-        "port": _PORT,
-        "topic": _TOPIC,
-        "size": _PAYLOAD_BYTES,
-        "connections": stream.connections,
-        "messages": stream.messages,
-        "rate": round(stream.rate * stream.load),
+        "protocol": "nats",
+        "addresses": [(_ADDRESS, _PORT)],
+        "place_of": [0] * count,
+        "schedule": [(int(each * gap_ns), each % count) for each in range(stream.messages)],
     }
-    namespace = netns.namespace("src")
-    publishers = await members.start_module("publishers", namespace, "messages.publishers", job)
+    namespace, module = netns.namespace("src"), "messages.real.load"
+    publishers = await members.start_module("publishers", namespace, module, job, "publish")
     await publishers.receive(_PATIENCE_S)
     return publishers
 
@@ -341,7 +338,7 @@ def _daemon(state: Path, stream: Stream, source: str) -> Daemon:
                 "rate": f"{stream.rate}/s",
                 "burst": f"{stream.burst}msg",
                 "allocator": "static",
-                "match": {"broker": "nats", "topic": "city.>"},
+                "match": {"broker": "nats", "topic": TOPIC["nats"]},
             }
         ],
     }
