@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from drld import units
 from testbed import arrival, netns
 from testbed.errors import HostError
 from testbed.fleet import DATAPATHS
@@ -17,13 +17,19 @@ from testbed.harness.ledger import RESULT
 from testbed.harness.progress import Progress
 from testbed.interrupt import run_to_end
 from testbed.link import BACKENDS, probed
-from testbed.options import OUT, draw, experiment_options, once_option, run_experiment
+from testbed.options import OUT, PROCESSORS, draw, experiment_options, once_option, run_experiment
 from testbed.run_bounds import refuse
 
-_LOAD = 0.95
-"""Rate of a stream over its bucket's: the bucket is full again soon after a late packet."""
-_BUSY = 2 * (os.cpu_count() or 1)
-"""Busy processes: two for each processor make a daemon wait."""
+_STREAM = arrival.Stream(
+    rate_bps=20_000_000,
+    depth_bytes=15_000,
+    packet_bytes=1000,
+    # The bucket is full again soon after a late packet.
+    load=0.95,
+    seconds=10.0,
+    # Two for each processor make a daemon wait.
+    busy=2 * PROCESSORS,
+)
 
 
 @click.group()
@@ -51,34 +57,12 @@ def plot(result: Path, out: Path | None) -> None:
 
 
 @main.command("arrival")
-@click.option(
-    "--source", "sources", multiple=True, type=click.Choice(arrival.SOURCES),
-    help="Only this source; may be repeated.",
-)  # fmt: skip
-@click.option("--rate", default="20mbit", show_default=True)
-@click.option("--burst", default="15kB", show_default=True, help="Depth of the bucket.")
-@click.option("--seconds", type=click.FloatRange(1, 300), default=10.0, show_default=True)
 @click.option("--repeat", type=click.IntRange(1, 100), default=3, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "arrival", show_default=True)
-def arrival_command(
-    *,
-    sources: tuple[str, ...],
-    rate: str,
-    burst: str,
-    seconds: float,
-    repeat: int,
-    out: Path,
-) -> None:
+def arrival_command(repeat: int, out: Path) -> None:
     """Count a conforming stream's drops that are due to a late daemon."""
     progress = Progress()
-
-    async def work() -> dict[str, Any]:
-        stream = arrival.Stream(
-            units.parse_rate(rate) * 8, units.parse_size(burst), 1000, _LOAD, seconds, _BUSY
-        )
-        return await arrival.compare(stream, sources or arrival.SOURCES, repeat, progress)
-
-    result = run_to_end(work)
+    result = run_to_end(partial(arrival.compare, _STREAM, arrival.SOURCES, repeat, progress))
     progress.end()
     click.echo(arrival.table(result))
     out.mkdir(parents=True, exist_ok=True)

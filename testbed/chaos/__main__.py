@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from drld.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from drld.gossip.fabrics import FABRICS
 from testbed.chaos import report
 from testbed.chaos.campaign import Campaign
@@ -55,10 +54,6 @@ _EPILOG = aligned(
     "--fabric", type=click.Choice(list(FABRICS)), default=FABRIC, help="Fabric of the fleets."
 )
 @click.option(
-    "--allocator", type=click.Choice(list(ALLOCATORS)), default=DEFAULT_ALLOCATOR,
-    help="Allocator of the limit.",
-)  # fmt: skip
-@click.option(
     "--from", "earlier", metavar="REV",
     help="Revision that `upgrade` goes back to. Default: the first one of this wire version.",
 )  # fmt: skip
@@ -79,7 +74,6 @@ def main(
     datapath: str | None,
     seconds: float,
     fabric: str,
-    allocator: str,
     earlier: str | None,
     out: Path,
     jobs: int | None,
@@ -88,13 +82,13 @@ def main(
     """Do each FAULT (default: all) to a fleet of real daemons under load. The exit status is 1 if a
     promise of results/faults.md is broken."""
     whole = names in ((), (SOAK,))
-    if docs and (not whole or quick or datapath or allocator != DEFAULT_ALLOCATOR):
+    if docs and (not whole or quick or datapath):
         raise click.UsageError(
-            f"--docs is for all faults or {SOAK}, without --quick, --datapath and --allocator"
+            f"--docs is for all faults or {SOAK}, without --quick and --datapath"
         )
     links = probed("auto")
     work = [
-        Job(list(group), way, links, seed, quick, seconds, fabric, allocator, earlier)
+        Job(list(group), way, links, seed, quick, seconds, fabric, earlier)
         for way, group in stages(names, datapath, quick)
     ]
     campaign = Campaign(work, jobs or _JOBS[quick], Board())
@@ -103,7 +97,6 @@ def main(
         **head(quick=quick),
         "seed": seed,
         "fabric": fabric,
-        "allocator": allocator,
         "stages": campaign.stages,
     }
     try:

@@ -28,7 +28,7 @@ class Campaign:
         ]  # fmt: skip
         """The record of each stage, in order."""
         self._jobs = {
-            Task(job.datapath, job.allocator, number, False, job.expected_s): job
+            Task(job.datapath, job.fabric, number, False, job.expected_s): job
             for number, job in enumerate(jobs, 1)
         }
         self._board = board

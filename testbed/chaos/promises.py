@@ -84,7 +84,6 @@ def promised(what: str, fabric: str) -> float:
     return LEAST[what][fabric] - LATE_S * _PASSING.get(what, 1.0)
 
 
-FAIR = "fair"
 MARGIN = FairParameters().margin
 
 

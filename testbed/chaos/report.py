@@ -1,8 +1,8 @@
 """A result as a table for a terminal, and as a section of results/chaos.md. Pure.
 
-A result is a JSON document: `testbed.provenance.head`, `seed`, `fabric`, `allocator`, `seconds`,
-and `stages`. A stage has its `faults` and `datapath`, the `records` of its faults (with the
-attempts that were `discarded`), what was `left` behind, and an `error` or none.
+A result is a JSON document: `testbed.provenance.head`, `seed`, `fabric`, `seconds`, and `stages`. A
+stage has its `faults` and `datapath`, the `records` of its faults (with the attempts that were
+`discarded`), what was `left` behind, and an `error` or none.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def text(result: Mapping[str, Any]) -> str:
 def section(result: Mapping[str, Any], title: str) -> str:
     """The section of a page."""
     header, *lines = rows(result)
-    chosen = f"seed {result['seed']}", result["fabric"], result["allocator"]
+    chosen = f"seed {result['seed']}", result["fabric"]
     how = (
         f"{conditions(result, *chosen)}. The promise is in brackets. The worst of any fault: "
         f"{_usual(result)}."

@@ -23,7 +23,6 @@ from typing import Any
 import trio
 
 from drld import units
-from drld.allocators import DEFAULT_ALLOCATOR
 from drld.config.limits import DEFAULT_FABRIC
 from testbed import experiment_file, netns
 from testbed.chaos.members import LOAD, WATCHED, Member
@@ -74,7 +73,6 @@ class Load:
     rate: int = RATE
     """Rate of the limit, bytes/s."""
     burst: int = 60_000
-    allocator: str = DEFAULT_ALLOCATOR
     flows: int = 3
     """TCP flows of each limiter."""
     stream: int = RATE // 12
@@ -339,7 +337,6 @@ def _member(layout: Plan, name: str, datapath: str, state: Path, load: Load) -> 
             "name": LOAD,
             "rate": units.format_rate(load.rate),
             "burst": units.format_size(load.burst),
-            "allocator": load.allocator,
             "match": {"out": "out", "destination": "10.4.0.0/16"},
         },
         {

@@ -27,7 +27,7 @@ from testbed.chaos import soak
 from testbed.chaos.fault import Episode, Fault
 from testbed.chaos.logs import TRACE, most_news, news
 from testbed.chaos.members import Health, Member
-from testbed.chaos.promises import FAIR, LATE_S, MARGIN, byte_bound, fabric
+from testbed.chaos.promises import LATE_S, MARGIN, byte_bound, fabric
 from testbed.chaos.registry import FAULTS
 from testbed.chaos.report import broken_of
 from testbed.chaos.scene import CANARIES_PER_S, LIMITERS, RATE, Load, Scene, scene
@@ -67,7 +67,6 @@ class Job:
     seconds: float
     """Length of a soak."""
     fabric: str
-    allocator: str
     earlier: str | None = None
     """See `Scene`."""
 
@@ -89,7 +88,7 @@ async def carry_out(job: Job) -> list[str]:
         return left
     faults = [FAULTS[name] for name in job.faults]
     rng = Random(f"{job.seed}/{job.datapath}/{' '.join(job.faults)}")
-    load = Load(allocator=job.allocator, fabric=job.fabric)
+    load = Load(fabric=job.fabric)
 
     def prepare(member: Member, state: Path) -> None:
         for fault in faults:
@@ -140,9 +139,8 @@ async def _one(fault: Fault, fleet: Scene, job: Job) -> dict[str, Any]:
     child.send(step=f"{fault.name}: recovery")
     patience_s = episode.recover_s + _SLACK_S
     back_s = await fleet.recovered(episode.healed_s, _LASTS_S, patience_s)
-    if fleet.load.allocator == FAIR:
-        settled_s = episode.healed_s + _detected_s(fleet)
-        await trio.sleep(max(settled_s + _BOUNDED_S - time.monotonic(), 0.0))
+    settled_s = episode.healed_s + _detected_s(fleet)
+    await trio.sleep(max(settled_s + _BOUNDED_S - time.monotonic(), 0.0))
     end_s = time.monotonic()
     await fleet.look_at_canaries()
     said = {name: member.lines()[lines[name] :] for name, member in members.items()}
@@ -220,9 +218,8 @@ def _traffic(fleet: Scene, episode: Episode, end_s: float, back_s: float | None)
         Check("recovery", back_s, "s", most=episode.recover_s),
         Check("in use at least", lowest(fleet.seen, *span) / RATE, least=episode.least),
         Check("lost to the fault", lost, "packets", most=most_lost),
+        _bounded(fleet, episode, end_s),
     ]
-    if fleet.load.allocator == FAIR:
-        checks.append(_bounded(fleet, episode, end_s))
     if episode.known_s is not None:
         used = lowest(fleet.seen, *episode.known_s) / RATE
         checks.append(Check("in use once it is known", used, least=episode.known))

@@ -121,16 +121,15 @@ def table(result: dict[str, Any]) -> str:
 @click.option("--seconds", type=click.FloatRange(6), default=32.0, show_default=True)
 @click.option("--moves", type=click.FloatRange(2), default=12.0, show_default=True,
               help="When publishers move, s.")  # fmt: skip
-@click.option("--seed", default=1, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "shift", show_default=True)
-def shift(*, seconds: float, moves: float, seed: int, out: Path) -> None:
+def shift(*, seconds: float, moves: float, out: Path) -> None:
     """Show how the parts of two brokers follow publishers that move."""
     from testbed.messages.plot_shift import draw
 
     child.raise_priority()
     out.mkdir(parents=True, exist_ok=True)
     with netns.workspace() as directory:
-        result = run_to_end(partial(measured, Random(seed), directory, seconds, moves))
+        result = run_to_end(partial(measured, Random(1), directory, seconds, moves))
     (out / RESULT).write_text(json.dumps(result) + "\n", encoding="utf-8")
     click.echo(f"two brokers, one topic of {RATE} messages/s: {result['messages']} messages, none "
                "lost, doubled or overtaken")  # fmt: skip

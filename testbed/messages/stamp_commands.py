@@ -34,30 +34,21 @@ _PAGE = Page(
 
 
 @click.command()
-@click.option(
-    "--source", "sources", multiple=True, type=click.Choice(lateness.SOURCES),
-    help="Only this source; may be repeated.",
-)  # fmt: skip
-@click.option("--connections", type=click.IntRange(1, 10_000), default=1000, show_default=True)
 @click.option("--messages", type=click.IntRange(100), default=10_000, show_default=True,
               help="In each run.")  # fmt: skip
-@click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True,
-              help="Of the bucket, messages/s.")  # fmt: skip
-@click.option("--burst", type=click.IntRange(3, 10_000), default=15, show_default=True)
-@click.option("--load", type=click.FloatRange(0.01, 1), default=0.95, show_default=True)
 @click.option("--hogs", type=click.IntRange(0, 1000), default=4, show_default=True,
               help="Busy processes; more are added until messages wait with read.")  # fmt: skip
 @click.option("--stops", is_flag=True, help="Stop the daemon for 200 ms every two seconds.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT / "stamps", show_default=True)
 @click.option("--docs", is_flag=True, help="Write the result into results/messages-stamps.md.")
-def stamps(*, sources: tuple[str, ...], repeat: int, out: Path, docs: bool, **stream: Any) -> None:
+def stamps(*, messages: int, hogs: int, stops: bool, repeat: int, out: Path, docs: bool) -> None:
     """Count conforming messages that wait because the daemon runs late."""
     progress = Progress()
-    chosen = lateness.Stream(**stream)
-    result = run_to_end(
-        lambda: lateness.compare(chosen, sources or lateness.SOURCES, repeat, progress)
+    chosen = lateness.Stream(
+        connections=1000, messages=messages, rate=1000, burst=15, load=0.95, hogs=hogs, stops=stops
     )
+    result = run_to_end(partial(lateness.compare, chosen, lateness.SOURCES, repeat, progress))
     progress.end()
     click.echo(aligned([lateness.HEADER, *lateness.rows(result)], left=1))
     _write(out, result)

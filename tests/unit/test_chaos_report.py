@@ -40,7 +40,6 @@ def result(
         "quick": True,
         "seed": 1,
         "fabric": "mesh",
-        "allocator": "fair",
         "seconds": 9.0,
         "host": {"model": "m", "processors": 2, "kernel": "6.1", "python": "3.11"},
         "stages": [
@@ -109,7 +108,7 @@ def test_usual_promises_are_printed_once_at_their_worst() -> None:
 def test_there_is_a_place_for_figures(name: str) -> None:
     section = report.section(result(KEPT), "Title")
     assert f"<!-- {name} -->\n\n{section.strip()}" in command._PAGE.updated("", {name: section})
-    assert "commit 0123456, seed 1, mesh, fair: " in section
+    assert "commit 0123456, seed 1, mesh: " in section
 
 
 class Attempts:
@@ -150,7 +149,7 @@ async def test_a_run_that_the_host_disturbed_is_repeated(
 ) -> None:
     fleet = Attempts(*((late_s, KEPT if kept else BROKEN) for late_s, kept in attempts))
     monkeypatch.setattr(stage, "_one", fleet.one)
-    job = Job(["kill-one"], KERNEL, "auto", 1, True, 0, fabric="tree", allocator="fps")
+    job = Job(["kill-one"], KERNEL, "auto", 1, True, 0, fabric="tree")
     record = await stage._measured(FAULTS["kill-one"], cast(Scene, fleet), job)
     assert [attempt["late_s"] for attempt in record["discarded"]] == discarded
     assert (report.broken_of(record) == []) is holds

@@ -17,6 +17,8 @@ from testbed.messages.real.oracle import judge
 from testbed.messages.real.stage import Limit, carried, staged
 
 BROKERS: dict[str, Protocol] = {"nats": "nats", "mosquitto": "mqtt"}
+CONNECTIONS, RATE, BURST = 40, 200, 26
+"""Connections, and rate and burst of the limit, messages/s and messages."""
 _AT_ONCE_NS = 20_000_000
 LATEST_MS = 250.0
 """No message is charged more than this before it is read."""
@@ -41,29 +43,17 @@ def schedule(
 
 
 async def _carried(
-    directory: Path, name: str, limit: Limit, connections: int, planned: list[tuple[int, int]]
+    directory: Path, name: str, planned: list[tuple[int, int]]
 ) -> tuple[list[tuple[int, int, int, int]], list[int]]:
     """See `carried`: with one broker of this name."""
-    async with staged(directory, BROKERS[name], 1, limit) as stage:
-        return await carried(stage, [0] * connections, planned)
+    async with staged(directory, BROKERS[name], 1, Limit(RATE, BURST)) as stage:
+        return await carried(stage, [0] * CONNECTIONS, planned)
 
 
 @click.command()
 @click.option("--broker", type=click.Choice(list(BROKERS)), multiple=True, help="Default: both.")
-@click.option("--connections", default=40, show_default=True)
-@click.option("--rate", default=200, show_default=True, help="Messages/s.")
-@click.option("--burst", default=26, show_default=True)
 @click.option("--seconds", default=20.0, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def oracle(
-    *,
-    broker: tuple[str, ...],
-    connections: int,
-    rate: int,
-    burst: int,
-    seconds: float,
-    seed: int,
-) -> None:
+def oracle(broker: tuple[str, ...], seconds: float) -> None:
     """See that never more than b + r (dt + lateness) + 1 messages leave in any window.
 
     A subscriber at the broker itself counts. The lateness is the limiter's own worst. The batch
@@ -74,16 +64,14 @@ def oracle(
     status = 0
     with netns.workspace() as directory:
         for name in broker or BROKERS:
-            planned = schedule(Random(seed), connections, rate, burst, seconds)
-            limit = Limit(rate, burst)
-            work = partial(_carried, directory, name, limit, connections, planned)
-            came, lags = run_to_end(work)
+            planned = schedule(Random(1), CONNECTIONS, RATE, BURST, seconds)
+            came, lags = run_to_end(partial(_carried, directory, name, planned))
             begin_ns = min(due_ns for _, _, due_ns, _ in came) - planned[0][0]
             sent_ns = [begin_ns + at + lag for (at, _), lag in zip(planned, lags, strict=True)]
             came_ns = sorted(at_ns for *_, at_ns in came)
-            verdict = judge(sent_ns, came_ns, rate, burst)
-            batch_ms = (came_ns[burst - 1] - sent_ns[0]) / 1e6
-            next_ms = (came_ns[burst] - sent_ns[0]) / 1e6
+            verdict = judge(sent_ns, came_ns, RATE, BURST)
+            batch_ms = (came_ns[BURST - 1] - sent_ns[0]) / 1e6
+            next_ms = (came_ns[BURST] - sent_ns[0]) / 1e6
             waited = sum(at - due > _AT_ONCE_NS for _, _, due, at in came)
             if not verdict.holds:
                 found, status = "NOT KEPT", BROKEN
@@ -93,7 +81,7 @@ def oracle(
                 found = "kept"
             click.echo(
                 f"{name}: {len(came)} messages, none lost, doubled or overtaken; {waited} waited; "
-                f"the first {burst} came after {batch_ms:.1f} ms, the next after {next_ms:.1f} ms; "
+                f"the first {BURST} came after {batch_ms:.1f} ms, the next after {next_ms:.1f} ms; "
                 f"earliest {-verdict.early_ns / 1e6:.2f} ms after its token, latest "
                 f"{verdict.late_ns / 1e6:.1f} ms; windows need {verdict.needed_ns / 1e6:.1f} ms: "
                 f"{found}"
