@@ -122,6 +122,7 @@ async def test_a_line_of_the_server_is_bounded(clients: Clients) -> None:
             with trio.fail_after(120):
                 assert await client.stream.receive_some() == b""
             assert running.broker.journal.counts["server_malformed"] == 1
+            await client.vanish()
             await until(lambda: not running.broker.connections)
         # The kernel's buffers take some more.
         assert talker.sent >= MAX_INFO

@@ -345,6 +345,7 @@ async def test_a_broker_that_restarts_ends_its_clients_and_gets_the_next_ones(
         refused = await clients.dial(running)
         await refused.send(connect("two"))
         assert (await refused.receive()) is None
+        await refused.vanish()
         assert running.broker.journal.counts["unreachable"] == 1
         server.start()
         again = await clients.open(running, "one")

@@ -155,6 +155,7 @@ async def test_messages_of_a_client_that_the_broker_refuses_use_no_tokens(
             assert got is not None
             assert (got.kind, got.body) == (2, b"\0\5"), "CONNACK: not authorized"
             await ended(client)
+            await client.vanish()
             await until(lambda: not running.broker.connections)
             assert arrived(running) == 0
 
