@@ -140,7 +140,7 @@ async def _shift(on: Scene, seconds: float, seen: Seen) -> None:
     moved = round(_MOVED * len(on.limited[0]))
     since_s = time.time()
     for publisher in on.limited[0][:moved]:
-        publisher.move(on.front(1))
+        publisher.move(on.fronts[1])
     # The window, a step that has begun and one that ends, and the age of news.
     most_s = on.window_s + 2 + _NEWS_S
     await trio.sleep(max(seconds, most_s + 1))
@@ -162,7 +162,7 @@ async def _flood(on: Scene, seconds: float, seen: Seen) -> None:
     sent = [0] * _FLOODERS
 
     async def flood(own: int) -> None:
-        async with connected(on.protocol, on.front(0), f"flood{own}", room=_ROOM_BYTES) as client:
+        async with connected(on.protocol, on.fronts[0], f"flood{own}", room=_ROOM_BYTES) as client:
             begin_s = trio.current_time()
             with trio.move_on_after(seconds):
                 while True:
@@ -200,7 +200,7 @@ async def _slow(on: Scene, seconds: float, seen: Seen) -> None:
     async def stall(own: int) -> None:
         name = f"slow{own}"
         with suppress(LostError):
-            async with connected(on.protocol, on.front(0), name, room=_ROOM_BYTES) as client:
+            async with connected(on.protocol, on.fronts[0], name, room=_ROOM_BYTES) as client:
                 await client.subscribe(topic)
                 await trio.sleep_forever()
 
@@ -229,7 +229,7 @@ async def _half_open(on: Scene, seconds: float, seen: Seen) -> None:
     for said in (b"", hello[:5], hello, hello + part):
         for _ in range(_EACH):
             with suppress(OSError):
-                stream = await trio.open_tcp_stream(*on.front(0), local_address=_VANISHED)
+                stream = await trio.open_tcp_stream(*on.fronts[0], local_address=_VANISHED)
                 streams.append(stream)
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(said.replace(b"vanishes", b"gone%04d" % len(streams)))

@@ -20,8 +20,8 @@ from testbed import netns
 from testbed.chaos.message_clients import Counter, Publisher
 from testbed.chaos.message_log import Log
 from testbed.chaos.shares import NONE, Part, Shares
-from testbed.local_fleet import LocalFleet
 from testbed.messages.real.frames import Protocol
+from testbed.messages.real.stage import Limit, Stage
 from testbed.messages.servers import Server, mosquitto, nats_server
 
 NODES = 3
@@ -37,8 +37,6 @@ OTHER = 1000
 """Number of the first of its publishers."""
 HOLD_MIB = 1
 MOST_CONNECTIONS = 60
-FRONT_PORT = 1883
-_BROKER_PORT = 2000
 TOPICS: dict[Protocol, dict[str, str]] = {
     "mqtt": {"limited": "chaos/limited", "other": "chaos/other", "bulk": "bulk", "all": "chaos/#"},
     "nats": {"limited": "chaos.limited", "other": "chaos.other", "bulk": "bulk", "all": "chaos.>"},
@@ -52,49 +50,22 @@ autosave_interval 1
 """
 _PINGING = 'ping_interval: "{pings_s}s"\nping_max: 2\n'
 """After the third ping without an answer, a NATS server takes a client for gone."""
-_TABLES = """
-[[broker]]
-name = "broker"
-protocol = "{protocol}"
-listen = "{host}:{front}"
-server = "{host}:{broker}"
-hold = "{hold}MiB"
-max_connections = {most}
-[[limit]]
-id = 1
-name = "limited"
-rate = "{rate}/s"
-burst = "{burst}msg"
-allocator = {{ name = "adaptive", window = {window} }}
-match = {{ broker = "broker", topic = "{limited}" }}
-[[limit]]
-id = 2
-name = "other"
-rate = "{other_limit}/s"
-burst = "10kmsg"
-allocator = "static"
-match = {{ broker = "broker", topic = "{other}" }}
-"""
 
 
-class Scene(LocalFleet):
+class Scene(Stage):
     """Limiters, brokers and clients, in a namespace."""
 
     def __init__(self, directory: Path, protocol: Protocol, window_s: float, pings_s: int) -> None:
         """`window_s`: the history of `adaptive`; `pings_s`: between two pings of NATS servers."""
         self.pings_s = pings_s
-        self.protocol = protocol
         self.topics = TOPICS[protocol]
-        tables = [
-            _TABLES.format(
-                protocol=protocol, host=f"127.0.0.{1 + own}", front=FRONT_PORT,
-                broker=_BROKER_PORT + own, hold=HOLD_MIB, most=MOST_CONNECTIONS, rate=RATE,
-                other_limit=OTHER_LIMIT,
-                burst=BURST, window=window_s, **self.topics,
-            )
-            for own in range(NODES)
-        ]  # fmt: skip
-        super().__init__(directory, "messages", tables)
+        history = {"name": "adaptive", "window": window_s}
+        limits = {"limited": Limit(RATE, BURST, history), "other": Limit(OTHER_LIMIT, 10_000)}
+        super().__init__(
+            directory, protocol, NODES,
+            {name: (self.topics[name], limit) for name, limit in limits.items()},
+            hold=f"{HOLD_MIB}MiB", max_connections=MOST_CONNECTIONS,
+        )  # fmt: skip
         self.window_s = window_s
         self.published = Log()
         self.shares = Shares()
@@ -112,14 +83,10 @@ class Scene(LocalFleet):
         """The folder in which a broker keeps its messages."""
         return self.directory / f"disk{own}"
 
-    def front(self, own: int) -> tuple[str, int]:
-        """The address to which the clients of a limiter connect."""
-        return self.address(own), FRONT_PORT
-
     def start_brokers(self, stack: AsyncExitStack) -> None:
         """Start all brokers."""
-        for own in range(NODES):
-            disk, port, host = self.disk(own), _BROKER_PORT + own, self.address(own)
+        for own, (host, port) in enumerate(self.servers):
+            disk = self.disk(own)
             disk.mkdir(exist_ok=True)
             if self.protocol == "mqtt":
                 lines = _PERSISTENT.format(disk=disk)
@@ -140,7 +107,7 @@ class Scene(LocalFleet):
 
         def publisher(own: int, number: int, topic: str) -> Publisher:
             made = Publisher(
-                self.protocol, self.front(own), self.topics[topic], number, log=self.published,
+                self.protocol, self.fronts[own], self.topics[topic], number, log=self.published,
                 may_connect=may_connect,
             )  # fmt: skip
             nursery.start_soon(made.run)

@@ -114,8 +114,7 @@ async def _publish(protocol: Protocol, client: Client) -> None:
 
 async def _round(directory: Path, protocol: Protocol, seconds: float) -> Round:
     """Measure a round with a daemon of its own."""
-    limit = Limit(RATE, BURST, hold=HOLD)
-    async with staged(directory, protocol, 1, limit) as stage:
+    async with staged(directory, protocol, 1, Limit(RATE, BURST), HOLD) as stage:
         return await _measured(stage, protocol, seconds)
 
 

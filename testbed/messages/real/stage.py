@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drld.config.toml_text import toml
 from testbed import netns
@@ -22,23 +21,27 @@ _FRONT, _SERVER = 1883, 2000
 """Ports; brokers differ in theirs, as their files are called by them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The limit of the topic, in messages."""
+class Limit(NamedTuple):
+    """A limit on a topic, in messages."""
 
     rate: int
     burst: int
     allocator: str | Mapping[str, object] = "static"
     """Its name, or a table of its name and parameters."""
-    hold: str = "64MiB"
-    """Most bytes that may wait at each broker: by default, the product's own default."""
 
 
 class Stage(LocalFleet):
-    """Brokers, each with a daemon in front; all daemons share the limit."""
+    """Brokers, each with a daemon in front; all daemons share the limits."""
 
-    def __init__(self, directory: Path, protocol: Protocol, brokers: int, limit: Limit) -> None:
-        """See `LocalFleet`."""
+    def __init__(
+        self,
+        directory: Path,
+        protocol: Protocol,
+        brokers: int,
+        limits: Mapping[str, tuple[str, Limit]],
+        **broker: object,
+    ) -> None:
+        """`limits`: topics and their limits, by name; `broker`: more keys of `[[broker]]`."""
         self.protocol = protocol
         self.fronts = [(self.address(number), _FRONT) for number in range(brokers)]
         """Where publishers connect."""
@@ -48,13 +51,16 @@ class Stage(LocalFleet):
             toml({
                 "broker": [{
                     "name": "broker", "protocol": protocol, "listen": "{}:{}".format(*front),
-                    "server": "{}:{}".format(*server), "hold": limit.hold,
+                    "server": "{}:{}".format(*server), **broker,
                 }],
-                "limit": [{
-                    "id": 1, "name": "topic", "unit": "messages", "rate": f"{limit.rate}/s",
-                    "burst": f"{limit.burst}msg", "allocator": limit.allocator,
-                    "match": {"broker": "broker", "topic": TOPIC[protocol]},
-                }],
+                "limit": [
+                    {
+                        "id": number, "name": name, "unit": "messages", "rate": f"{limit.rate}/s",
+                        "burst": f"{limit.burst}msg", "allocator": limit.allocator,
+                        "match": {"broker": "broker", "topic": topic},
+                    }
+                    for number, (name, (topic, limit)) in enumerate(limits.items(), 1)
+                ],
             })
             for front, server in zip(self.fronts, self.servers, strict=True)
         ])  # fmt: skip
@@ -71,14 +77,16 @@ class Stage(LocalFleet):
 
 @asynccontextmanager
 async def staged(
-    directory: Path, protocol: Protocol, brokers: int, limit: Limit
+    directory: Path, protocol: Protocol, brokers: int, limit: Limit, hold: str = "64MiB"
 ) -> AsyncIterator[Stage]:
     """Brokers, each with a daemon in front, all connected; the caller is in their namespace.
+
+    The limit is on `TOPIC`. `hold`: most bytes that may wait at each broker; the product's default.
 
     Raises:
         MeasurementError: one has ended, or is not ready in time.
     """
-    made = Stage(directory, protocol, brokers, limit)
+    made = Stage(directory, protocol, brokers, {"topic": (TOPIC[protocol], limit)}, hold=hold)
     start = mosquitto if protocol == "mqtt" else nats_server
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(made.running())
