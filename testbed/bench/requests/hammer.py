@@ -13,9 +13,9 @@ from typing import Any
 
 from drld.client.protocol.check_codec import check_frames, record_of, text_of
 from drld.client.protocol.frame import MAX_ANSWER_BYTES, MAX_CHECKS, Frames
-from drld.client.protocol.greeting import WELCOME_BYTES, hello
 from drld.client.protocol.model import Question
 from testbed import child
+from testbed.bench.requests.open_loop import connected
 from testbed.bench.rls.client import Client, question
 from testbed.errors import MeasurementError
 
@@ -40,7 +40,7 @@ def batches(path: str) -> Callable[[float], int]:
     def decide(until: float) -> int:
         answered = 0
         with ExitStack() as stack:
-            opened = [stack.enter_context(_connected(path)) for _ in range(CONNECTIONS)]
+            opened = [stack.enter_context(connected(path)) for _ in range(CONNECTIONS)]
             pairs = [(sock, Frames(MAX_ANSWER_BYTES)) for sock in opened]
             for sock in opened:
                 sock.sendall(frame)
@@ -52,15 +52,6 @@ def batches(path: str) -> Callable[[float], int]:
                     return answered
 
     return decide
-
-
-def _connected(path: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(path)
-    sock.sendall(hello(1))
-    if len(sock.recv(WELCOME_BYTES, socket.MSG_WAITALL)) != WELCOME_BYTES:
-        raise MeasurementError("the daemon did not greet")
-    return sock
 
 
 def _answered(sock: socket.socket, frames: Frames) -> int:

@@ -51,19 +51,25 @@ class Connection:
                 yield not answer.admitted
 
 
+def connected(path: str) -> socket.socket:
+    """Connect to a daemon's socket, in the batch protocol.
+
+    Raises:
+        MeasurementError: the daemon does not greet.
+    """
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(path)
+    sock.sendall(hello(1))
+    if len(sock.recv(WELCOME_BYTES, socket.MSG_WAITALL)) != WELCOME_BYTES:
+        raise MeasurementError("the daemon did not greet")
+    return sock
+
+
 @contextmanager
 def connections(path: str) -> Iterator[list[Connection]]:
     """Connect to a daemon's socket; the connections end with the context."""
     with ExitStack() as stack:
-        made = []
-        for _ in range(CONNECTIONS):
-            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
-            sock.connect(path)
-            sock.sendall(hello(1))
-            if len(sock.recv(WELCOME_BYTES, socket.MSG_WAITALL)) != WELCOME_BYTES:
-                raise MeasurementError("the daemon did not greet")
-            made.append(Connection(sock))
-        yield made
+        yield [Connection(stack.enter_context(connected(path))) for _ in range(CONNECTIONS)]
 
 
 def frame_of(it: Asked) -> bytes:
