@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,6 +87,7 @@ LIMITERS = [f"l{number}" for number in range(1, 6)]
 STEP_S = 10.0
 
 
+@functools.cache
 def alive(time_s: float) -> list[int]:
     """Which of the five live: they join every 10 s from 5 s on, and leave in the same order."""
     return [

@@ -107,12 +107,13 @@ def test_push_sum_finds_the_total_under_loss(size: int, loss: float) -> None:
         wait = 3 + cycle("pushsum", size) * loss / (1 - loss)
         made.run(start_up("pushsum", size) + math.ceil(30 * wait))
         if loss == 0.6:
-            reached = 1.0
             for _ in range(600):
                 made.run(1)
                 totals = [fabric.mass.remote(size) + fabric.mass.own for fabric in push_sums(made)]
-                reached = min(reached, max(abs(total / made.total - 1) for total in totals))
-            assert reached < 0.02
+                if max(abs(total / made.total - 1) for total in totals) < 0.02:
+                    break
+            else:
+                pytest.fail(f"seed {seed}: the total is not found")
             continue
         for fabric in push_sums(made):
             assert fabric.mass.remote(size) + fabric.mass.own == pytest.approx(made.total, rel=1e-3)
@@ -127,7 +128,8 @@ def test_push_sum_has_a_bounded_error_under_loss_with_restless_demand(
     errors = []
     for seed in range({3: 12, 10: 4, 40: 2}[size]):
         made = fleet("pushsum", size, seed, Conditions(loss=loss))
-        made.run(start_up("pushsum", size) + 300)
+        # At 60 % loss it takes a large fleet so long to know itself.
+        made.run(start_up("pushsum", size) + (300 if loss == 0.6 else 100))
         errors.append(restless_error(made, {3: 300, 10: 200, 40: 200}[size], seed))
     assert statistics.fmean(errors) < RESTLESS[loss]
 

@@ -70,8 +70,9 @@ BUILDERS = {figure.name: build for figure, build in HELD}
 def test_results_like_the_papers_hold_and_are_drawn(
     figure: Figure, build: Callable[..., Results], tmp_path: Path
 ) -> None:
-    assert failed(figure, build()) == []
-    draws(figure, build(), tmp_path)
+    results = build()
+    assert failed(figure, results) == []
+    draws(figure, results, tmp_path)
 
 
 def after(high: float, begin_s: float, end_s: float) -> Rate:
