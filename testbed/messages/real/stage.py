@@ -136,17 +136,21 @@ async def carried(
         # The subscriber gives up before the testbed does, and then says what came.
         lags = (await publisher.receive(longest_s + PATIENCE_S))["lags"]
         came = (await subscriber.receive(longest_s + PATIENCE_S))["came"]
-    _check(came, len(place_of), len(schedule))
+    _check(stage.protocol, came, len(place_of), len(schedule))
     return came, lags
 
 
-def _check(came: Sequence[tuple[int, int, int, int]], publishers: int, sent: int) -> None:
+def _check(
+    protocol: Protocol, came: Sequence[tuple[int, int, int, int]], publishers: int, sent: int
+) -> None:
     """See that each message came once, and each publisher's in their order."""
     following = [0] * publishers
     for publisher, number, _, _ in came:
         if number != following[publisher]:
             before = following[publisher]
-            raise MeasurementError(f"{before} messages of a publisher came before its {number}th")
+            raise MeasurementError(
+                f"{protocol}: {before} messages of a publisher came before its {number}th"
+            )
         following[publisher] += 1
     if len(came) != sent:
-        raise MeasurementError(f"{len(came)} of {sent} messages came")
+        raise MeasurementError(f"{protocol}: {len(came)} of {sent} messages came")
