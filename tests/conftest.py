@@ -66,9 +66,15 @@ _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _COMPUTING = ("tests/property/", "tests/sim/")
 """Folders of tests that start no daemon and know no time but their own."""
 _ALONE = ("alone", "realtime")
-_PLACES = {"other": (0, 1), "kernel": (0, 1), "computing": (1, 2), "realtime": (1, 2)}
-"""Where in the run the tests of a kind begin and end; they are spread evenly. `alone`: at the end.
-Those that are `realtime` take minutes, in which one processor has time for those that compute."""
+_PLACES = {
+    "other": (0.0, 1.0),
+    "kernel": (0.0, 1.0),
+    "computing": (1.0, 2.0),
+    "realtime": (1.0, 2.0),
+    "alone": (1.75, 2.0),
+}
+"""Where in the run the tests of a kind begin and end; they are spread evenly. Those that are
+`realtime` take minutes, in which one processor has time for those that compute."""
 
 
 @functools.cache
