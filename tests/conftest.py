@@ -3,20 +3,14 @@
 With pytest-xdist (`-n`) tests run in several processes. Tests marked `alone` or `realtime` then
 wait until no other test runs, and no other begins until they have ended. They come last, so that
 the processes wait for each other only there. Before them kernel tests, which wait most of the time,
-are spread among the others, so that the processors are never idle; what kernel tests share is made
-once for the session.
-
-Tests that only compute may run beside those that run alone: in the class SCHED_IDLE of sched(7),
-which has the processor time that nothing else wants. Where the kernel makes a scheduling group of
-every session (autogroup), the class counts within the session alone; there they run as others do.
+are spread among those that compute, so that the processors are never idle; what kernel tests share
+is made once for the session.
 """
 
-import contextlib
 import fcntl
-import functools
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -62,57 +56,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test fails the run")
 
 
-_AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
-_COMPUTING = ("tests/property/", "tests/sim/")
-"""Folders of tests that start no daemon and know no time but their own."""
-_ALONE = ("alone", "realtime")
-_PLACES = {
-    "other": (0.0, 1.0),
-    "kernel": (0.0, 1.0),
-    "computing": (1.0, 2.0),
-    "realtime": (1.0, 2.0),
-    "alone": (1.75, 2.0),
-}
-"""Where in the run the tests of a kind begin and end; they are spread evenly. Those that are
-`realtime` take minutes, in which one processor has time for those that compute."""
-
-
-@functools.cache
-def _yields() -> bool:
-    """Whether a process of the class SCHED_IDLE yields to all others, and may leave the class."""
-    grouped = _AUTOGROUP.exists() and _AUTOGROUP.read_text(encoding="ascii").strip() != "0"
-    return os.geteuid() == 0 and not grouped
-
-
-def _kind(item: pytest.Item) -> str:
-    if item.get_closest_marker("realtime") and _yields():
-        return "realtime"
-    if any(item.get_closest_marker(marker) for marker in _ALONE):
-        return "alone"
-    if item.nodeid.startswith(_COMPUTING) and _yields():
-        return "computing"
-    return "kernel" if item.get_closest_marker("kernel") else "other"
+def _runs_alone(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(marker) for marker in ("alone", "realtime"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places: dict[pytest.Item, float] = {}
     if "PYTEST_XDIST_WORKER" in os.environ:
-        for kind, (begin, end) in _PLACES.items():
-            some = [item for item in items if _kind(item) == kind]
-            for number, item in enumerate(some):
-                places[item] = begin + (end - begin) * number / len(some)
-    items.sort(key=lambda item: places.get(item, 2.0 if _kind(item) in _ALONE else 0.0))
+        for waits in (False, True):
+            some = [
+                item
+                for item in items
+                if not _runs_alone(item) and bool(item.get_closest_marker("kernel")) is waits
+            ]
+            places |= {item: (number + 0.5) / len(some) for number, item in enumerate(some)}
+    items.sort(key=lambda item: 1.0 if _runs_alone(item) else places.get(item, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    kind = _kind(item)
-    if kind == "computing":
-        with _idle():
-            return (yield)
     # Each process has a directory of its own in the run's; outside fixtures it has no public name.
     own: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # private
     with (
@@ -121,20 +86,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     ):
         # A test that waits to run alone holds the turnstile, or the others would never let it.
         fcntl.flock(turnstile, fcntl.LOCK_EX)
-        fcntl.flock(lock, fcntl.LOCK_EX if kind in _ALONE else fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_EX if _runs_alone(item) else fcntl.LOCK_SH)
         fcntl.flock(turnstile, fcntl.LOCK_UN)
         return (yield)
-
-
-@contextlib.contextmanager
-def _idle() -> Iterator[None]:
-    """Compute only while nothing else wants to."""
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, policy, parameters)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
