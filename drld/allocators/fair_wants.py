@@ -7,9 +7,9 @@
   the interval on average.
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
-Flows outside the sample count like as many sampled ones, without those in a pause, as carry their
-tokens. Short flows end, and others outside the sample follow on them: what these send is no less
-because those in the sample have ended.
+Flows outside the sample count like as many sampled ones as carry their tokens. Short flows end, and
+others outside the sample follow on them. So what is outside for flows in a pause is one flow more.
+As factor of the others it would multiply those that want all they can get.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Wants:
         """Rate that each sampled flow wants, but for the unlimited ones, tokens/s."""
         self.unlimited = 0
         """Number of sampled flows that want all they can get."""
-        sampled = sum([flow.fast for flow in demand.sample if not flow.paused])
+        sampled = sum([flow.fast for flow in demand.sample])
+        ended = sum([flow.fast for flow in demand.sample if flow.paused])
         self.copies = 1 + demand.rest / sampled if sampled else 1.0
         """Flows per sampled flow."""
         more = 1 + headroom
@@ -53,6 +54,8 @@ class Wants:
                 rates.append(more * flow.fast)
         if demand.rest and not sampled:
             rates.append(more * demand.rest)
+        elif ended:
+            self.add(more * demand.rest * ended / sampled)
 
     @property
     def crowd(self) -> bool:

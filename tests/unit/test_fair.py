@@ -99,6 +99,15 @@ def test_flows_outside_the_sample_count_whole_although_those_in_it_have_ended() 
     assert found.value == pytest.approx(0.044 * 9 / 0.956)
 
 
+def test_flows_that_have_ended_do_not_multiply_one_that_wants_all_it_can_get() -> None:
+    """Two flows like the refused one, and two like the one that carries what the ended ones did."""
+    paused = sampled(0.1 * LIMIT)
+    paused.paused, paused.rate = True, 0.0
+    refused = sampled(0.1 * LIMIT, hit=True)
+    found = settled([refused, *[paused] * 9], remote=3, rest=LIMIT)
+    assert found.value == pytest.approx(4)
+
+
 def test_traffic_of_which_nothing_is_sampled_counts_as_one_flow() -> None:
     found = settled([], remote=9, rest=0.02 * LIMIT)
     assert found.value == pytest.approx(0.022 * 9 / 0.978)
