@@ -62,10 +62,9 @@ async def test_another_rate_holds_for_thousands_that_wait_and_without_the_limit_
         await client.send(b"".join(publish("limited/a", b"%d" % n) for n in range(count)))
         # Until all have been read: what comes later would leave at the lower rate, too.
         await until(lambda: running.datapath.waits(1).waiting + len(observer.heard) == count)
-        now_ns = running.pump.reactor.clock()
+        begun, now_ns = trio.current_time(), running.pump.reactor.clock()
         attach(running.datapath, limit(2), now_ns=now_ns)
         left = count - running.datapath.waits(1).waiting
-        begun = trio.current_time()
         await observer.until(left + 5)
         # One may have been due at the former rate; each further one takes half a second.
         assert trio.current_time() - begun >= (5 - 1) / 2
