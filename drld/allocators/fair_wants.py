@@ -8,8 +8,9 @@
 - Any other flow wants `headroom` more than it sends, so that noise alone limits no flow.
 
 Flows outside the sample count like as many sampled ones as carry their tokens. Short flows end, and
-others outside the sample follow on them. So what is outside for flows in a pause is one flow more.
-As factor of the others it would multiply those that want all they can get.
+others follow them outside the sample. So the tokens outside that correspond to flows in a pause
+still count, as a flow of their own. If they raised the number of flows per sampled flow instead,
+they would multiply the flows that want all they can get.
 """
 
 from __future__ import annotations
@@ -38,24 +39,23 @@ class Wants:
         self.unlimited = 0
         """Number of sampled flows that want all they can get."""
         sampled = sum([flow.fast for flow in demand.sample])
-        ended = sum([flow.fast for flow in demand.sample if flow.paused])
         self.copies = 1 + demand.rest / sampled if sampled else 1.0
         """Flows per sampled flow."""
         more = 1 + headroom
         hold_ns = max(HOLD_NS, interval_ns)
+        ended = 0.0
         for flow in demand.sample:
             if flow.age_ns <= interval_ns and not self.crowd:
                 rates.append(2 * flow.last)
             elif flow.paused:
-                continue
+                ended += flow.fast
             elif flow.unhit_ns < hold_ns and flow.fast >= WHOLE * level:
                 self.unlimited += 1
             else:
                 rates.append(more * flow.fast)
-        if demand.rest and not sampled:
-            rates.append(more * demand.rest)
-        elif ended:
-            self.add(more * demand.rest * ended / sampled)
+        part = ended / sampled if sampled else 1.0
+        if demand.rest and part:
+            self.add(more * demand.rest * part)
 
     @property
     def crowd(self) -> bool:

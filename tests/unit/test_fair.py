@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drld.allocators.fair_bucket import BURST_S, DEPTH_ITEMS, IDLE_S
-from drld.allocators.fair_wants import HOLD_NS
+from drld.allocators.fair_wants import HOLD_NS, Wants
 from drld.limiter import Limiter
 from drld.model import NS_PER_S, GlobalView
 from drld.node import membership
@@ -83,6 +83,13 @@ def test_flows_in_a_pause_want_nothing() -> None:
     paused = sampled(0.01 * LIMIT)
     paused.paused, paused.rate = True, 0.0
     assert settled([*greedy(1), paused], remote=3).value == pytest.approx(1)
+
+
+def test_a_flow_in_a_pause_leaves_no_rate_of_nothing() -> None:
+    """Only beside flows that want something does a limiter claim little for its bucket."""
+    paused = sampled(0.01 * LIMIT)
+    paused.paused, paused.rate = True, 0.0
+    assert Wants(demand(paused), LIMIT, 0.1, TICK_NS).rates == []
 
 
 def test_flows_outside_the_sample_count_like_those_in_it() -> None:
