@@ -17,3 +17,9 @@ install_missing() {
     apt update
     apt -y --no-install-recommends install "${missing[@]}" >/dev/null
 }
+
+# install_mypyc: installs the compiler that setup.py uses into .venv, which has it if it has the linters.
+install_mypyc() {
+    .venv/bin/python -c 'import mypyc' 2>/dev/null || .venv/bin/python -m pip install --quiet \
+        --disable-pip-version-check "$(sed -n 's/^ *"\(mypy>=.*\)",/\1/p' pyproject.toml)"
+}

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from drld import compiled
 from testbed import netns
 from testbed.errors import HostError
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _TESTBED = Path(__file__).resolve().parent
 GIT = ("git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT))
 """The checkout may belong to another user than root."""
-_MEASURING = ("drld/**/*.py", "bpf/*", "testbed/*.py")
+_MEASURING = ("drld/**/*.py", "drld/**/*.so", "bpf/*", "testbed/*.py")
 """Files that decide what a run measures."""
 _SIMULATING = ("drld/**/*.py", "testbed/*.py", "testbed/sim/**/*.py", "testbed/tcp/*.py")
 _SHOWING = re.compile(r"plot.*|options|__main__")
@@ -35,7 +36,7 @@ def provenance(*, simulated: bool = False) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "versions": {
-            "python": platform.python_version(),
+            "python": _python(),
             "iproute2": _version(["ip", "-V"]),
             "iptables": _version(["iptables", "-V"]),
         },
@@ -54,10 +55,14 @@ def head(*, quick: bool) -> dict[str, Any]:
             "model": models[0] if models else platform.machine(),
             "processors": len(os.sched_getaffinity(0)),
             "kernel": ".".join(platform.release().split(".")[:2]),
-            "python": platform.python_version(),
+            "python": _python(),
             "load": round(os.getloadavg()[0], 1),
         },
     }
+
+
+def _python() -> str:
+    return platform.python_version() + (", drld compiled" if compiled() else "")
 
 
 def conditions(result: Mapping[str, Any], *chosen: str) -> str:

@@ -88,5 +88,6 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="auto: fields of the journal if systemd leads stderr there, else text",
     )
-    parser.add_argument("--version", action="version", version=f"drld {drld.__version__}")
+    version = f"drld {drld.__version__}" + (" (compiled)" if drld.compiled() else "")
+    parser.add_argument("--version", action="version", version=version)
     return parser

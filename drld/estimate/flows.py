@@ -34,8 +34,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from operator import itemgetter
 from typing import NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from drld.model import NS_PER_S, FlowId
 from drld.units import BYTES
@@ -72,7 +75,14 @@ class FlowSlot:
         self.due_ns = 0
         """Time at which the flow's bucket is full again (drld.police.flow_bucket), ns."""
 
+    def copy(self) -> FlowSlot:
+        """A slot in the same state."""
+        made = FlowSlot(self.size)
+        made.hits, made.due_ns = self.hits, self.due_ns
+        return made
 
+
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class FlowSample:
     """Token counters of at most `capacity` flows."""
 
@@ -120,6 +130,12 @@ class FlowSample:
         """Drop flows from the set; those that are not in it are ignored."""
         for flow in flows:
             self._slots.pop(flow, None)
+
+    def copy(self) -> FlowSample:
+        """A sample in the same state."""
+        made = copy(self)
+        made._slots = {flow: slot.copy() for flow, slot in self._slots.items()}
+        return made
 
 
 class Step(NamedTuple):

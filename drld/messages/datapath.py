@@ -6,7 +6,6 @@ It is pure: the time and the source of random drops are arguments.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -246,7 +245,7 @@ class MessageDatapath:
         limit, now_ns = self._limits[limit_id], self._now_ns
         stage, record, policy = limit.stage, limit.record, limit.spec.policy
         if isinstance(stage, DroppingBucket):
-            return deepcopy(stage.policer)
+            return stage.policer.copy()
         bucket: Bucket | ShadowBucket | WaitingBucket | None
         if isinstance(stage, PerClient):
             assert isinstance(flow, Lane)

@@ -27,6 +27,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from mypy_extensions import mypyc_attr
+
 from drld.messages.spec import ITEM
 from drld.model import NS_PER_S, Enforcement
 from drld.police.arrival_time import LATEST_NS
@@ -53,6 +55,7 @@ class _Waiting(NamedTuple, Generic[T]):
     arrived_ns: int
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class _NearSlots(TokenBucket):
     """The attributes of a `Hold` that each message reads.
 
@@ -63,6 +66,7 @@ class _NearSlots(TokenBucket):
     __slots__ = ("_at_ease", "_most", "at_once")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Hold(_NearSlots, Generic[T]):
     """A bucket and its queue, first come, first served."""
 

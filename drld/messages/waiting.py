@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mypy_extensions import mypyc_attr
+
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Gate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
@@ -14,6 +16,7 @@ OPEN = Enforcement()
 """The record without a bucket: all messages that wait leave at once."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingBucket(Hold[Held]):
     """A bucket and its messages that wait (`drld.messages.gate.Stage` and `Queue`)."""
 
@@ -84,6 +87,7 @@ class WaitingBucket(Hold[Held]):
             self._gate.schedule(self)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingClient(WaitingBucket):
     """The bucket of one client of a limit whose excess waits: it counts for its limit."""
 

@@ -20,7 +20,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from copy import copy
 from random import Random
+
+from mypy_extensions import mypyc_attr
 
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
@@ -44,6 +47,7 @@ class Excess(enum.Enum):
     """ECN-capable packets are marked (CE, RFC 3168) first, and dropped as the bucket empties."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Policer:
     """One limit's counters, flow sample, random drop, token bucket and flow buckets."""
 
@@ -108,6 +112,12 @@ class Policer:
         self.drop_threshold = _threshold(enforcement)
         policed = enforcement.flow_rate and enforcement.depth is not None
         self._flow_buckets = FlowBuckets(enforcement) if policed else None
+
+    def copy(self) -> Policer:
+        """A policer in the same state, to try an item on."""
+        made = copy(self)
+        made.bucket, made.sample = self.bucket.copy(), self.sample.copy()
+        return made
 
     @property
     def had_traffic(self) -> bool:

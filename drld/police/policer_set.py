@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from copy import deepcopy
+
+from mypy_extensions import mypyc_attr
 
 from drld.model import Enforcement, FlowId, Measurement
 from drld.police.policer import Policer
@@ -11,6 +12,7 @@ from drld.policy import Policy
 from drld.spec import LimitSpec
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PolicerSet:
     """Policers by the ids of their limits."""
 
@@ -54,4 +56,4 @@ class PolicerSet:
         Raises:
             KeyError: there is no such limit.
         """
-        return deepcopy(self._policers[limit_id])
+        return self._policers[limit_id].copy()

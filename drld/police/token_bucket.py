@@ -21,11 +21,13 @@ where limits are many, is settled without a look at its rate and depth.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
+
+from mypy_extensions import mypyc_attr
 
 from drld.model import NS_PER_S, Enforcement
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TokenBucket:
     """A bucket with a signed fill rate."""
 
@@ -62,9 +64,14 @@ class TokenBucket:
 
     def tokens_at(self, now_ns: int) -> int:
         """The whole tokens that the bucket would hold now, if it were settled."""
-        bucket = copy(self)
+        bucket = self.copy()
         bucket.settle(now_ns)
         return bucket.tokens
+
+    def copy(self) -> TokenBucket:
+        """A bucket in the same state."""
+        record = Enforcement(fill_rate=self._fill_rate, depth=self.depth, credit_id=self._credit_id)
+        return TokenBucket(record, self.updated_ns, self.room)
 
     def settle(self, now_ns: int) -> None:
         """Add, or drain, the tokens of the time since the last settling."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from copy import deepcopy
 
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
 from drld.police.policer import Policer
@@ -45,7 +44,7 @@ class MemoryDatapath:
 
     def snapshot(self, limit_id: int, flow: FlowKey) -> Policer:  # noqa: ARG002 -- it has all flows
         """See `Datapath`."""
-        return deepcopy(self.policers[limit_id])
+        return self.policers[limit_id].copy()
 
     def set_share(self, limit_id: int, share: Enforcement) -> None:
         """See `Datapath`; no effect, as this datapath ends with its limiter."""

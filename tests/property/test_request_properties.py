@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
 from fractions import Fraction
 from random import Random
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from drld.model import NS_PER_S, Enforcement
 from drld.policy import Mode
 from drld.requests.cost import DEBT_S
 from drld.requests.datapath import RequestDatapath
+from drld.requests.matcher import Matcher
 from drld.requests.model import Request
 from drld.requests.spec import ITEM, RequestMatch
 from drld.units import BYTES
@@ -171,9 +171,12 @@ def test_a_part_is_the_largest_that_would_be_admitted_and_a_refusal_leaves_no_tr
 
 def copy_of(path: RequestDatapath) -> RequestDatapath:
     """A datapath with the same limits, levels and hashes of callers."""
-    copied = copy(path)
-    copied._policers, copied._matcher = deepcopy((path._policers, path._matcher))
-    copied._decider = deepcopy(path._decider)
+    copied = RequestDatapath(Random(1), b"secret")
+    copied.attach([(limit, path.shares[key]) for key, limit in path.limits.items()], 0)
+    copied._policers = {key: policer.copy() for key, policer in path._policers.items()}
+    copied._matcher = Matcher(
+        (limit, (limit, copied._policers[key])) for key, limit in path.limits.items()
+    )
     return copied
 
 

@@ -15,8 +15,10 @@ from drld.capture.nfqueue import datapath as nfqueue_datapath
 from drld.capture.nfqueue import packet_queue
 from drld.capture.nfqueue.datapath import NfqueueDatapath
 from drld.capture.nfqueue.packet_queue import PacketQueue
+from drld.capture.spec import Match
 from drld.errors import DatapathError
 from drld.model import Enforcement
+from drld.police.direction import Direction
 from drld.police.policer import Excess
 
 from ..factories import TICK_NS, limit_spec
@@ -52,16 +54,19 @@ def test_the_hook_tells_the_direction(
     datapath: NfqueueDatapath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {1: "eth0", 2: "eth1"}
-    seen = []
     monkeypatch.setattr(socket, "if_indextoname", names.__getitem__)
-    monkeypatch.setattr(
-        datapath._gate,
-        "judge",
-        lambda data, interface, direction, mark, now: seen.append((interface, direction.value)),
-    )
+    hooks = [(name, direction) for name in ("eth0", "eth1") for direction in Direction]
+    limits = [limit_spec(id=at, match=Match(*hook)) for at, hook in enumerate(hooks)]
+    datapath._gate.replace([(limit, Enforcement()) for limit in limits], 0)
     for hook in range(5):
         datapath._verdict(FakePacket(hook, 1, 2))  # type: ignore[arg-type]  # a stand-in
-    assert seen == [("eth0", "in")] * 2 + [("eth1", "out")] * 3
+    seen = [datapath.read(limit.id, 0).arrived_items for limit in limits]
+    assert dict(zip(hooks, seen, strict=True)) == {
+        ("eth0", Direction.IN): 2,
+        ("eth0", Direction.OUT): 0,
+        ("eth1", Direction.IN): 0,
+        ("eth1", Direction.OUT): 3,
+    }
 
 
 def test_without_descriptors_an_interface_is_the_last_known_one(
@@ -86,18 +91,15 @@ def test_an_interface_that_is_gone_has_no_limits(datapath: NfqueueDatapath) -> N
 
 @pytest.mark.parametrize("fail_open", [True, False])
 def test_every_packet_gets_one_verdict(
-    datapath: NfqueueDatapath,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    fail_open: bool,
+    datapath: NfqueueDatapath, caplog: pytest.LogCaptureFixture, fail_open: bool
 ) -> None:
-    def fail(*arguments: object) -> bool:
-        raise ArithmeticError("a bug")
+    class Bad(FakePacket):
+        def get_payload(self) -> bytes:
+            raise ArithmeticError("a bug")
 
-    monkeypatch.setattr(datapath._gate, "judge", fail)
     datapath._gate.fail_open = fail_open
     with caplog.at_level(logging.ERROR):
-        verdicts = [datapath._verdict(FakePacket()) for _ in range(100)]  # type: ignore[arg-type]  # a stand-in
+        verdicts = [datapath._verdict(Bad()) for _ in range(100)]  # type: ignore[arg-type]  # a stand-in
     assert verdicts == [fail_open] * 100
     assert datapath.counters()["errors"] == 100
     # The log is not flooded: 1, 2, 4, ... 64.

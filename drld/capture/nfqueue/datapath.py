@@ -33,6 +33,7 @@ from functools import partial
 from random import Random
 
 import netfilterqueue
+from mypy_extensions import mypyc_attr
 
 from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
@@ -67,6 +68,7 @@ class _Session:
     reason: str
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NfqueueDatapath:
     """Counts and polices in this process, packet by packet (`drld.police.datapath.Datapath`)."""
 

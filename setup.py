@@ -1,0 +1,26 @@
+"""What pyproject.toml cannot say: with DRLD_COMPILED=1, mypyc compiles a part of drld.
+
+It is what each packet or message passes, and none of what one tick does. docs/performance.md says
+what is gained. The modules are plain Python: without this, they run as they are.
+"""
+
+import os
+
+from setuptools import setup
+
+COMPILED = """
+estimate: flows
+police: arrival_time flow_bucket policer policer_set source_sample tally token_bucket wall_clock
+capture: gate matcher packet patterns
+capture/nfqueue: arrival datapath
+messages: counts envelope frame gate hold mqtt mqtt_packet per_client segments topics waiting
+"""
+
+modules = []
+if os.environ.get("DRLD_COMPILED") == "1":
+    from mypyc.build import mypycify
+
+    lines = (line.split(": ") for line in COMPILED.split("\n") if line)
+    files = [f"drld/{folder}/{name}.py" for folder, names in lines for name in names.split()]
+    modules = mypycify(files, group_name="drld.compiled")
+setup(ext_modules=modules)
