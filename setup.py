@@ -10,7 +10,7 @@ from setuptools import setup
 
 COMPILED = """
 estimate: flows
-police: arrival_time flow_bucket policer policer_set source_sample tally token_bucket wall_clock
+police: arrival_time flow_bucket policer policer_set tally token_bucket wall_clock
 capture: gate matcher packet patterns
 capture/nfqueue: arrival datapath
 messages: counts envelope frame gate hold mqtt mqtt_packet per_client segments topics waiting

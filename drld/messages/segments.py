@@ -31,6 +31,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from drld.police.arrival_time import LATEST_NS
 
 MOST = 4096
@@ -67,6 +69,7 @@ class _Segment(NamedTuple):
     time_ns: int
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Segments:
     """The times of one connection's bytes, until they are asked for."""
 

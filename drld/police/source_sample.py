@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mypy_extensions import mypyc_attr
-
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import FlowId, FlowKey
 
@@ -28,7 +26,6 @@ class SourcePrefix:
         return f"source/{self.ipv4}/{self.ipv6}"
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class SourceSample(FlowSample):
     """Byte counters of at most `capacity` source prefixes."""
 

@@ -315,7 +315,8 @@ def screen(text: str) -> list[str]:
 def test_the_lines_of_a_terminal_change_in_place_and_notes_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((21, 5)))
+    monkeypatch.setenv("COLUMNS", "21")
+    monkeypatch.setenv("LINES", "5")
     stream = Terminal()
     lines = Board(stream)
     lines.show(["one", "two " * 10])
