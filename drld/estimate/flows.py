@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from copy import copy
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -82,7 +81,7 @@ class FlowSlot:
         return made
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FlowSample:
     """Token counters of at most `capacity` flows."""
 
@@ -133,9 +132,14 @@ class FlowSample:
 
     def copy(self) -> FlowSample:
         """A sample in the same state."""
-        made = copy(self)
+        made = self._empty()
+        made.capacity = self.capacity
         made._slots = {flow: slot.copy() for flow, slot in self._slots.items()}
         return made
+
+    def _empty(self) -> FlowSample:
+        """A new sample of the same kind of flows."""
+        return FlowSample()
 
 
 class Step(NamedTuple):

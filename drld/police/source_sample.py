@@ -45,6 +45,10 @@ class SourceSample(FlowSample):
         assert isinstance(flow, FlowKey)
         return super().peek(source_of(flow, self._prefix))
 
+    def _empty(self) -> FlowSample:
+        """See `FlowSample._empty`."""
+        return SourceSample(self._prefix)
+
 
 def source_masks(prefix: SourcePrefix) -> tuple[bytes, bytes]:
     """The bits of an IPv4 and of an IPv6 source address that make a flow, in network order."""

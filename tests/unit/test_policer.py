@@ -2,8 +2,11 @@
 
 from random import Random
 
+import pytest
+
 from drld.model import Enforcement
 from drld.police.policer import Policer, police
+from drld.police.source_sample import SourcePrefix
 from drld.policy import Mode
 
 from ..factories import MS, flow, policy
@@ -106,3 +109,17 @@ def test_a_reload_keeps_tokens_and_counters() -> None:
     assert limit.bucket.tokens == 500
     assert police([limit], flow(0), 1500, 0, RNG)
     assert limit.read(1).arrived_items == 2
+
+
+@pytest.mark.parametrize("kind", [None, SourcePrefix(24)])
+def test_a_copy_goes_on_like_the_original_and_leaves_it_alone(kind: SourcePrefix | None) -> None:
+    record = Enforcement(fill_rate=1000, depth=9000, flow_rate=500, flow_depth=4000, reserve=2000)
+    first = Policer(policy(flow=kind), record, 0)
+    for at in range(3):
+        first.police(flow(at), 1500, at * MS, RNG)
+    second, third = first.copy(), first.copy()
+    verdicts = [second.police(flow(at % 4), 1500, at * MS, RNG) for at in range(3, 20)]
+    assert {True, False} == set(map(bool, verdicts))
+    assert verdicts == [first.police(flow(at % 4), 1500, at * MS, RNG) for at in range(3, 20)]
+    assert first.read(50 * MS) == second.read(50 * MS)
+    assert third.read(50 * MS).arrived_items == 3
