@@ -66,7 +66,8 @@ def test_the_merge_of_section_4_1_2() -> None:
         for birth in births:
             bucket.take(birth * MS)
     news, _ = one.merge(other.delta(other.everything(), 5 * MS), 5 * MS)
-    deaths = {birth: life + birth * MS for (birth, _), life in one.delta(one.everything(), 0)}
+    lives = one.delta(one.everything(), 0)
+    deaths = {birth: life * 20 * MS // 10**9 + birth * MS for (birth, _), life in lives}
     assert deaths == {1: 21 * MS, 2: 41 * MS, 3: 61 * MS, 4: 81 * MS, 5: 101 * MS}
     assert {birth for birth, _ in news} == {2, 3, 4, 5}
 
@@ -303,6 +304,17 @@ def test_a_look_takes_nothing_and_a_charge_always_takes(bucket: Bucket) -> None:
     assert bucket.decide(EPOCH_NS + 4 * S, 1).admitted
     with pytest.raises(ValueError, match=r"cost: must be at least 1 \(got 0\)"):
         bucket.charge(EPOCH_NS, 0)
+
+
+@pytest.mark.parametrize("kind", [Counter, Queue, ledger])
+def test_time_alone_pays_a_debt_above_the_capacity(kind: Callable[[Policy, int], Bucket]) -> None:
+    bucket = kind(SLOW, 1)
+    bucket.charge(EPOCH_NS, 15)
+    look = bucket.decide(EPOCH_NS, 1)
+    assert look.retry_after_ns == 12 * S
+    assert not bucket.decide(EPOCH_NS + 12 * S - 1, 1).admitted
+    assert bucket.level(EPOCH_NS + 12 * S) == 3
+    assert bucket.take(EPOCH_NS + 12 * S)[0].admitted
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ The state of a key has three parts: the tokens that each limiter admitted (a gro
 limit was last refilled. A request conforms if the sum of the counters and its cost are at most the
 limit.
 
-    refill   limit += min((now - refilled) rate, capacity);  refilled = now
+    refill   limit += (now - refilled) rate;  limit = min(limit, sum + capacity);  refilled = now
     merge    counters by maximum; the larger limit, with its time of refill
 
-There are two variants. `literal` is listing 3.1. It caps each refill and not the bucket, so it is
-no token bucket: a user who sends 2 c requests at half the rate may then send nearly 3 c at once. By
-default the limit is also at most the sum and one capacity. A limiter that knows only a part of the
-counters then caps too low, for good: that is the safe side.
+There are two variants. `literal` is listing 3.1, which caps each refill (`min((now - refilled) rate,
+capacity)`) and not the bucket. So it is no token bucket: a user who sends 2 c requests at half the
+rate may then send nearly 3 c at once. The default caps the bucket alone, so time pays any debt. A
+limiter that knows only a part of the counters then caps too low, for good: that is the safe side.
 
 The text is read as follows. The limit is a real number, and exact here. A refused request is not
-counted. Clocks are synchronised, so the time of refill travels as it is. A changed limit alone is
+counted. Clocks are synchronised, so the time of refill travels as it is. The limit travels in
+10**-9 tokens, rounded down, as peers may have another rate during a reload. A changed limit alone is
 no news; otherwise limiters under load would never be silent, as they are after 10 s in figure 5.6.
 Nothing is ever removed.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
-from drld.requests.buckets.policy import ADMITTED, Decision, Policy
+from drld.requests.buckets.policy import ADMITTED, NANO, Decision, Policy
 
 
 class CounterDelta(NamedTuple):
@@ -33,7 +34,7 @@ class CounterDelta(NamedTuple):
     counts: tuple[tuple[int, int], ...]
     """The tokens by origin."""
     limit: int
-    """The most tokens that may have been admitted until the refill, in ticks."""
+    """The most tokens that may have been admitted until the refill, 10**-9 tokens."""
     refilled_ns: int
 
 
@@ -56,11 +57,12 @@ class Counter(Bucket):
     def _refilled(self, now_ns: int) -> int:
         """Return the limit after a refill."""
         policy, limit = self.policy, self._limit
+        refill = 0
         if self._refilled_ns is not None and now_ns > self._refilled_ns:
-            limit += min((now_ns - self._refilled_ns) * policy.rate, policy.depth)
-        if not self._literal:
-            limit = min(limit, self._used * policy.per_ns + policy.depth)
-        return limit
+            refill = (now_ns - self._refilled_ns) * policy.rate
+        if self._literal:
+            return limit + min(refill, policy.depth)
+        return min(limit + refill, self._used * policy.per_ns + policy.depth)
 
     def _refill(self, now_ns: int) -> None:
         self._limit = self._refilled(now_ns)
@@ -95,7 +97,8 @@ class Counter(Bucket):
     def delta(self, news: News, now_ns: int) -> CounterDelta:
         """See `Bucket.delta`."""
         refilled_ns = 0 if self._refilled_ns is None else self._refilled_ns
-        return CounterDelta(tuple(self._counts.items()), self._limit, refilled_ns)
+        limit = self._limit * NANO // self.policy.per_ns
+        return CounterDelta(tuple(self._counts.items()), limit, refilled_ns)
 
     def merge(self, delta: CounterDelta, now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
@@ -105,15 +108,14 @@ class Counter(Bucket):
             if count > known:
                 self._used += count - known
                 self._counts[origin] = news[origin] = count
-        if delta.limit > self._limit or self._refilled_ns is None:
-            self._limit, self._refilled_ns = delta.limit, delta.refilled_ns
+        limit = delta.limit * self.policy.per_ns // NANO
+        if limit > self._limit or self._refilled_ns is None:
+            self._limit, self._refilled_ns = limit, delta.refilled_ns
         return news, dict(delta.counts)
 
     def level(self, now_ns: int) -> float:
         """See `Bucket.level`."""
-        passed_ns = 0 if self._refilled_ns is None else now_ns - self._refilled_ns
-        refill = min(max(passed_ns, 0) * self.policy.rate, self.policy.depth)
-        room = (self._limit + refill) / self.policy.per_ns - self._used
+        room = self._refilled(now_ns) / self.policy.per_ns - self._used
         return self.policy.capacity - min(room, self.policy.capacity)
 
     def idle(self, now_ns: int) -> bool:

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from drld.model import NS_PER_S
 
+NANO = 10**9
+"""The parts of a token in which amounts travel to peers, which may have another rate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

@@ -22,7 +22,8 @@ Where the text is open or has a slip, this module reads it as follows:
 - A number tells apart requests of one limiter in the same millisecond. Those of two limiters are
   one element after a merge, which loses tokens. The thesis accepts this loss.
 - The first element of a merge keeps its death (listing 4.3 compares with the element before).
-- Clocks are synchronised: births are identities, so they travel as times.
+- Clocks are synchronised: births are identities, so they travel as times. News have lives in place of
+  deaths, in 10**-9 tokens, rounded up: peers, and later this limiter, may have another rate.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from bisect import bisect_left, insort
 from typing import NamedTuple, TypeAlias
 
 from drld.requests.buckets.bucket import Bucket, News, charged, checked
-from drld.requests.buckets.policy import ADMITTED, Decision, Policy
+from drld.requests.buckets.policy import ADMITTED, NANO, Decision, Policy
 
 MS = 1_000_000
 
@@ -44,7 +45,7 @@ class Element(NamedTuple):
 
     birth: Birth
     life: int
-    """The ticks from the birth's millisecond to the death."""
+    """The refill from the birth's millisecond to the death, 10**-9 tokens."""
 
 
 class Queue(Bucket):
@@ -59,6 +60,16 @@ class Queue(Bucket):
         self._deaths: dict[Birth, int] = {}
         self._dropped = False
         """Whether elements were removed since the last call of `died`."""
+
+    def _life(self, birth: Birth) -> int:
+        """Return the refill from a birth's millisecond to the death, 10**-9 tokens, at least 1: a
+        birth by a fast clock may come after the death that a higher rate gives."""
+        ticks = self._deaths[birth] - birth[0] * MS * self.policy.rate
+        return max(-(-ticks * NANO // self.policy.per_ns), 1)
+
+    def _death(self, birth: Birth, life: int) -> int:
+        """Return the death that ends this life, ticks."""
+        return birth[0] * MS * self.policy.rate + life * self.policy.per_ns // NANO
 
     def _dead(self, now: int) -> int:
         """Return the number of dead elements at the head."""
@@ -108,7 +119,8 @@ class Queue(Bucket):
                 birth = millisecond, birth[1] + 1
             number = birth[1] + 1
             insort(births, birth)
-            deaths[birth] = news[birth] = death
+            deaths[birth] = death
+            news[birth] = self._life(birth)
         return news
 
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
@@ -121,31 +133,31 @@ class Queue(Bucket):
 
     def delta(self, news: News, now_ns: int) -> tuple[Element, ...]:
         """See `Bucket.delta`."""
-        per_ms = MS * self.policy.rate
-        return tuple(Element(birth, death - birth[0] * per_ms) for birth, death in news.items())
+        return tuple(Element(birth, life) for birth, life in news.items())
 
     def merge(self, delta: tuple[Element, ...], now_ns: int) -> tuple[News, News]:
         """See `Bucket.merge`."""
         births, deaths, per_ns = self._births, self._deaths, self.policy.per_ns
-        per_ms = MS * self.policy.rate
         news: News = {}
         has: News = {}
         first = None
         for birth, life in delta:
-            has[birth] = death = birth[0] * per_ms + life
+            has[birth] = life
+            death = self._death(birth, life)
             known = deaths.get(birth)
             if known is None:
                 insort(births, birth)
             elif known >= death:
                 continue
-            deaths[birth] = news[birth] = death
+            deaths[birth], news[birth] = death, life
             first = birth if first is None or birth < first else first
         if first is not None:
             start = bisect_left(births, first)
             least = deaths[births[start - 1]] + per_ns if start else 0
             for birth in births[start:]:
                 if deaths[birth] < least:
-                    deaths[birth] = news[birth] = least
+                    deaths[birth] = least
+                    news[birth] = self._life(birth)
                 least = deaths[birth] + per_ns
         self._refill(now_ns * self.policy.rate)
         return news, has
@@ -165,7 +177,7 @@ class Queue(Bucket):
     def forget(self, news: News, now_ns: int) -> None:
         """See `Bucket.forget`: the dead (listing 4.4)."""
         now = now_ns * self.policy.rate
-        for birth in [birth for birth, death in news.items() if death <= now]:
+        for birth in [it for it, life in news.items() if self._death(it, life) <= now]:
             del news[birth]
 
     def idle(self, now_ns: int) -> bool:
@@ -174,7 +186,7 @@ class Queue(Bucket):
 
     def everything(self) -> News:
         """See `Bucket.everything`."""
-        return dict(self._deaths)
+        return {birth: self._life(birth) for birth in self._births}
 
     @property
     def entries(self) -> int:

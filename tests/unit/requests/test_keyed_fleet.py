@@ -237,6 +237,47 @@ def test_a_reload_of_the_fleet_keeps_levels_and_decides_as_a_start(bucket: str) 
         assert getattr(own, "_shape", None) == getattr(new, "_shape", None)
 
 
+@pytest.mark.parametrize("bucket", ["ledger", "queue", "counter"])
+@pytest.mark.parametrize(("before", "after"), [("100/s", "7/s"), ("7/s", "100/s")])
+def test_news_that_wait_while_a_rate_changes_count_as_many_tokens(
+    bucket: str, before: str, after: str
+) -> None:
+    """These rates have ticks of other lengths."""
+    text = KEYED.replace("burst = 20", f'burst = 200\nbucket = "{bucket}"')
+    fleet = Fleet(2, text=text.replace("1/min", before))
+    # A burst that a queue does not tell at once.
+    fleet.limiters[0].ask("alice", 90)
+    for limiter in fleet.limiters:
+        limiter.follow(text.replace("1/min", after))
+    fleet.run(500)
+    levels = [it.level("alice") for it in fleet.limiters]
+    assert levels == pytest.approx([90 - int(after[:-2]) / 2] * 2, abs=1)
+
+
+@pytest.mark.parametrize("bucket", ["ledger", "queue", "counter"])
+@pytest.mark.parametrize(("before", "after"), [(100, 7), (10, 7), (7, 100)])
+def test_a_limiter_that_a_reload_has_not_reached_keeps_its_rate(
+    bucket: str, before: int, after: int
+) -> None:
+    text = KEYED.replace("burst = 20", f'burst = 200\nbucket = "{bucket}"')
+    fleet = Fleet(2, text=text.replace("1/min", f"{before}/s"))
+    fleet.run(1500)
+    old, new = fleet.limiters
+    assert old.ask("alice", 200).admitted
+    new.follow(text.replace("1/min", f"{after}/s"))
+    admitted = 0
+    for number in range(1000):
+        admitted += old.ask("alice").admitted
+        if number % 10 == 0:
+            admitted += new.ask("alice").admitted
+        fleet.run(2)
+    assert admitted <= 2 * (before + after) + 2
+    old.follow(text.replace("1/min", f"{after}/s"))
+    fleet.run(500)
+    # No token of either rate is in use twice.
+    assert max(it.level("alice") for it in fleet.limiters) <= 200 + admitted
+
+
 def test_a_limit_that_begins_again_drops_the_news_that_wait() -> None:
     text = KEYED.replace("burst = 20", 'burst = 20\nbucket = "queue"')
     fleet = Fleet(2, text=text)
