@@ -20,7 +20,7 @@ from drld.requests.front.app import Clock, Trusted
 from drld.requests.grpc import health, reflection
 from drld.requests.grpc.call import CallError, Handler, Handlers, Status
 from drld.requests.grpc.exchange import Asked, Exchange
-from drld.requests.grpc.ratelimit import RateLimitService
+from drld.requests.grpc.ratelimit import TOO_LARGE, RateLimitService
 from drld.requests.grpc.schema import HEALTH, REFLECTION, RLS, File
 
 log = logging.getLogger("drld.requests")
@@ -38,7 +38,7 @@ def grpc_handlers(datapath: RequestDatapath, clock: Clock, trusted: Trusted) -> 
     """Return the handlers of all services; the arguments are those of `make_app`."""
     rls = RateLimitService(datapath, clock, trusted)
     return {
-        _path(RLS): Handler(rls.should_rate_limit),
+        _path(RLS): Handler(rls.should_rate_limit, too_large=TOO_LARGE),
         _path(HEALTH): Handler(health.check),
         _path(HEALTH, 1): Handler(health.watch, farewell=health.NOT_SERVING),
         **{_path(it): Handler(reflection.reflect, streams=True) for it in REFLECTION},

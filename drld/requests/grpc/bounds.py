@@ -7,7 +7,7 @@ Strangers write the input of a connection, so everything that it can cause has a
 | open calls | `MAX_CALLS` | the end |
 | bytes of a call's headers | `MAX_HEADER_BYTES` | the end |
 | bytes without a whole frame or header block | `MAX_SILENT_BYTES` | the end |
-| bytes of a message, and of all held messages | `MAX_MESSAGE_BYTES`, `MAX_HELD_BYTES` | a status |
+| bytes of a message, and of all held messages | `MAX_MESSAGE_BYTES`, `MAX_HELD_BYTES` | a refusal |
 | time until a call, or a stream's next message, is complete | `CALL_S` | a status |
 | time until an answer is taken | `ANSWER_S` | the call is reset |
 | bytes of answers that are not taken | `MAX_UNREAD_BYTES` | the end |
@@ -15,8 +15,8 @@ Strangers write the input of a connection, so everything that it can cause has a
 | time without a call, except calls that stay | `CALL_S`, `IDLE_S` | GOAWAY, the end in `DRAIN_S` |
 | memory of closed streams, sent headers and unknown settings | `Http2` | forgotten |
 
-The end is that of the connection, with GOAWAY. The statuses are RESOURCE_EXHAUSTED and
-DEADLINE_EXCEEDED.
+The end is that of the connection, with GOAWAY. The status is DEADLINE_EXCEEDED. The refusal is the
+handler's (`Handler.too_large`), or RESOURCE_EXHAUSTED.
 """
 
 from __future__ import annotations

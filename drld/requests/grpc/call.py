@@ -53,6 +53,9 @@ class Handler(NamedTuple):
     farewell: bytes | None = None
     """The last message of a call that stays open after its answer until the connection ends; None:
     a call does not stay open."""
+    too_large: bytes | None = None
+    """The answer to a message above a bound on bytes; None: the call ends with
+    RESOURCE_EXHAUSTED."""
 
 
 Handlers = Mapping[bytes, Handler]

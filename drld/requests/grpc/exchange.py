@@ -156,6 +156,8 @@ class Exchange:
             if (call := self._calls.get(stream)) is None:
                 continue
             if not isinstance(message, bytes):
+                if call.refusal is not None:
+                    self._respond(stream, call, call.refusal)
                 call.last = message
                 self._pump(stream, call, now)
             elif now >= call.give_up:
@@ -171,10 +173,7 @@ class Exchange:
         """Answer a message."""
         stream = asked.stream
         call = self._calls[stream]
-        if not call.begun:
-            self._http.send_headers(stream, _ANSWERED)
-            call.begun = True
-        self._add(call, message)
+        self._respond(stream, call, message)
         if call.head.handler.farewell is not None and not self._draining:
             call.stays, call.deadline = True, call.give_up
             self._staying += 1
@@ -261,7 +260,10 @@ class Exchange:
             text = f"messages that have begun must have {MAX_HELD_BYTES} bytes at most"
             error = CallError(Status.RESOURCE_EXHAUSTED, text)
         if error is not None:
-            self._settle(stream, call, failure(error.status, str(error)))
+            if error.status is Status.RESOURCE_EXHAUSTED:
+                call.refusal = call.head.handler.too_large
+            told = failure(error.status, str(error)) if call.refusal is None else _DONE
+            self._settle(stream, call, told)
 
     def _ended(self, event: StreamEnded, _: float) -> None:
         stream = event.stream_id
@@ -308,6 +310,13 @@ class Exchange:
         self._spare.count(now)
 
     # Answers
+
+    def _respond(self, stream: int, call: OpenCall, message: bytes) -> None:
+        """Begin the answer of a call if it has not begun, and add a message."""
+        if not call.begun:
+            self._http.send_headers(stream, _ANSWERED)
+            call.begun = True
+        self._add(call, message)
 
     def _add(self, call: OpenCall, message: bytes) -> None:
         """Add a message to the answer of a call."""

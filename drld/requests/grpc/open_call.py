@@ -42,6 +42,8 @@ class OpenCall:
     """The bytes that the client does not take yet."""
     blocked: bool = False
     """Whether the client did not take some bytes; the bytes after them share their deadline."""
+    refusal: bytes | None = None
+    """The answer to a message that is too large; None: there is no such message."""
     last: Headers | None = None
     """The trailers after that; None: they are not known yet."""
     stays: bool = False

@@ -13,8 +13,9 @@
 
 By default, Envoy lets a request pass if this service answers with an error. So no value that a
 client of Envoy chooses may cause an error. A long value, or one that is not UTF-8, is replaced by a
-digest. Hits have a greatest number. A descriptor that is too large is refused by the answer
-OVER_LIMIT. Only mistakes of the operator are errors. An override is no error for the same reason.
+digest. Hits have a greatest number. A descriptor or a message that is too large is refused by the
+answer OVER_LIMIT. Only mistakes of the operator are errors. An override is no error for the same
+reason.
 
 Envoy's own service honours an override. This one does not: limiters tell each other the tokens of a
 key, and no rates, so only limiters that see such a request would know its rate. All others would
@@ -50,6 +51,8 @@ MAX_DESCRIPTORS = 64
 """The most descriptors of a request: each is as much work as a request of its own."""
 _MAX_UINT32 = 2**32 - 1
 _OK, _OVER_LIMIT = CODE.values["OK"], CODE.values["OVER_LIMIT"]
+TOO_LARGE = RATE_LIMIT_RESPONSE.encode({"overall_code": _OVER_LIMIT})
+"""The answer to a message that is too large to be read; it has no statuses."""
 _caller_of = lru_cache(maxsize=1024)(caller_of)
 """Clients ask more than once, and reading an address takes longer than a decision."""
 _UNITS_S = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", 86_400: "DAY"}

@@ -57,7 +57,12 @@ def seen(channel: grpc.Channel) -> dict[str, Any]:
         "refused": ask({}, {"plan": "free"}),
         "left": ask({}),
         "bad": status_of(lambda: ask(domain="")),
-        "large": status_of(lambda: ask({"a": "x" * 70_000})),
+        "large": ask({"a": "x" * 70_000}),
+        "large name": status_of(
+            lambda: health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service="x" * 70_000), timeout=WAIT_S
+            )
+        ),
         "compressed": status_of(
             lambda: method(
                 request({"a": "x" * 1000}), timeout=WAIT_S, compression=grpc.Compression.Gzip

@@ -15,7 +15,7 @@ from drld.requests.grpc.call import CallError, Handler, Origin, Status
 from drld.requests.grpc.exchange import Exchange
 
 UNARY, STREAM, FAILS = b"/a.B/Unary", b"/a.B/Stream", b"/a.B/Fails"
-STAYS = b"/a.B/Stays"
+STAYS, NO = b"/a.B/Stays", b"/a.B/No"
 
 
 def echo(data: bytes, origin: Origin) -> bytes:
@@ -28,7 +28,7 @@ def fails(_: bytes, __: Origin) -> bytes:
 
 HANDLERS = {
     UNARY: Handler(echo), STREAM: Handler(echo, streams=True), FAILS: Handler(fails),
-    STAYS: Handler(echo, farewell=b"bye"),
+    STAYS: Handler(echo, farewell=b"bye"), NO: Handler(echo, too_large=b"no"),
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from drld.requests.grpc import bounds
 from drld.requests.grpc.call import Status
 from drld.requests.grpc.exchange import PREFACE, Exchange
 
-from .grpc_peer import HANDLERS, UNARY, Client2, framed
+from .grpc_peer import HANDLERS, NO, UNARY, Client2, framed
 
 
 @pytest.fixture
@@ -75,6 +75,22 @@ def test_messages_that_have_begun_are_bounded() -> None:
     # All is free again.
     assert client.status(client.call(b"x" * 40_000)) == "0"
     assert client.server._held == 0
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_message_above_a_bound_has_the_answer_of_its_method(ends: bool) -> None:
+    client = Client2(window=100_000)
+    large = client.begin(NO)
+    client.send(large, framed(b"x" * (bounds.MAX_MESSAGE_BYTES + 1)), ends)
+    streams = [client.begin(NO) for _ in range(5)]
+    for stream in streams:
+        client.send(stream, framed(b"x" * bounds.MAX_MESSAGE_BYTES)[:60_000], ends=False)
+    for stream in (large, streams[-1]):
+        assert client.status(stream) == "0"
+        assert client.of(stream)[1] == framed(b"no")
+    assert client.answered == 0
+    assert client.server._held == 4 * 60_000
+    assert client.of(client.call(path=NO))[1] == framed(b"hime")
 
 
 def test_calls_are_bounded(client: Client2) -> None:
