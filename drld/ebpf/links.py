@@ -16,9 +16,12 @@ _REQUEST = struct.Struct("=IHHII4x12x")
 _HEADER, _LINK, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
 _GETLINK, _DONE, _ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x1 | 0x300
-_NAME, _LOWER, _MASTER, _INFO, _FOREIGN = 3, 5, 10, 18, 37
+_DELLINK = 17
+_NAME, _LOWER, _MASTER, _INFO, _FOREIGN, _NEW_NAMESPACE = 3, 5, 10, 18, 37, 45
 _KIND = 1
-_NEEDED = frozenset({_KIND, _NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN})
+_NEEDED = frozenset(
+    {_KIND, _NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN, _NEW_NAMESPACE}
+)
 _PAIRS = (b"veth\0", b"netkit\0")
 """Kinds whose `IFLA_LINK` is the other end, and not an interface below."""
 _BYTES = 1 << 17
@@ -49,25 +52,39 @@ def below() -> dict[str, list[str]]:
     return found
 
 
+def moved(news: bytes) -> set[int]:
+    """The indices of the interfaces that have left for another network namespace, in what the
+    kernel sent to a socket of the group of link messages."""
+    return {
+        _LINK.unpack_from(body)[2]
+        for message, body in _messages(news)
+        if message == _DELLINK and _NEW_NAMESPACE in _attributes(body[_LINK.size :])
+    }
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and body of each netlink message."""
+    at = 0
+    while at < len(data):
+        length, message, *_ = _HEADER.unpack_from(data, at)
+        yield message, data[at + _HEADER.size : at + length]
+        at += (length + 3) & ~3
+
+
 def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
     """Index and attributes of each interface."""
     kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
     with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as asking:
         asking.send(_REQUEST.pack(_REQUEST.size, _GETLINK, _REQUEST_DUMP, 1, 0))
         while True:
-            data = asking.recv(_BYTES)
-            at = 0
-            while at < len(data):
-                length, message, *_ = _HEADER.unpack_from(data, at)
+            for message, body in _messages(asking.recv(_BYTES)):
                 if message == _DONE:
                     return
                 if message == _ERROR:
-                    code = -struct.unpack_from("=i", data, at + _HEADER.size)[0]
+                    code = -struct.unpack_from("=i", body)[0]
                     raise OSError(code, "RTM_GETLINK")
-                body = data[at + _HEADER.size : at + length]
                 index = _LINK.unpack_from(body)[2]
                 yield index, _attributes(body[_LINK.size :])
-                at += (length + 3) & ~3
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:

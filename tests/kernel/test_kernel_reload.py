@@ -29,7 +29,7 @@ from testbed.chaos.leaks import held
 
 from .attached import identities
 from .kernel_limits import Start, expected, filters, limit, passed
-from .packets import NOTHING, SINK, UDP_NUMBER, UNLIMITED, only, send_udp
+from .packets import NOTHING, SINK, SINK_TOO, UDP_NUMBER, UNLIMITED, only, send_udp
 from .topology import Topology
 
 TC_ACT_SHOT = 2
@@ -111,13 +111,17 @@ def test_more_limits_than_the_maps_have_room_for_move(
     topology: Topology, kernel_start: Start
 ) -> None:
     datapath = kernel_start()
-    datapath.attach((limit(1), only(10)))
+    datapath.attach((limit(1, destination=SINK[4]), only(10)))
     send_udp(topology, SINK[4], 4)
+    send_udp(topology, SINK_TOO[4], 3)
     datapath.wait(1, 4)
-    datapath.attach((limit(1), only(10)), *others(2, 198))
+    assert datapath.counters()["unmatched"] == 3
+    datapath.attach((limit(1, destination=SINK[4]), only(10)), *others(2, 198))
+    send_udp(topology, SINK_TOO[4], 5)
     send_udp(topology, SINK[4], 20)
     total = datapath.wait(1, 24)
     assert (total.forwarded_items, total.arrived_items) == (10, 24)
+    assert datapath.counters()["unmatched"] == 8
 
 
 class Recorded:

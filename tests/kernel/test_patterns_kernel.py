@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from drld.capture.spec import Match
+from drld.model import NS_PER_S
 from drld.police.direction import Direction
 
 from ..factories import limit_spec
 from .attached import WAYS, identities
-from .packets import PAYLOAD, UDP_NUMBER, UNLIMITED, limit
+from .packets import NOTHING, PAYLOAD, UDP_NUMBER, UNLIMITED, limit
 from .remote import RemoteDatapath, RemoteKernelDatapath, RemoteNfqueueDatapath
 from .topology import Topology, wait_for
 
@@ -39,6 +41,8 @@ KINDS = {
 PAIR = ["link add px0 type veth peer name qx0"]
 ON_NONE = ("wireguard",)
 
+PATIENCE_S = 0.5
+"""The longest wait for a packet that may never come: a veth pair delivers in microseconds."""
 HALF = 50
 """Half of the interfaces of a host with many containers."""
 AT_ONCE = 10
@@ -263,4 +267,107 @@ def test_a_packet_that_is_bridged_counts_once_in_each_direction(
             assert datapath.wait(each.id, 5).arrived_items == 5
     finally:
         datapath.kill()
+        remove(topology)
+
+
+def moved_to_the_sink(topology: Topology) -> None:
+    """Move px1, the other end of px0, to another network namespace, as a container's interface."""
+    ip(topology, f"link set px1 netns {topology.names['sink']}")
+    for command in (
+        "addr add 10.95.0.2/24 dev px1",
+        "link set px1 up",
+        "neigh replace 10.95.0.1 lladdr 02:00:00:00:09:01 dev px1 nud permanent",
+    ):
+        topology.run("sink", "ip", *command.split())
+
+
+def sent_back(topology: Topology, packets: int) -> int:
+    """How many of these packets from px1, in the sink, come to px0."""
+    with (
+        topology.udp("limiter", "10.95.0.1", 9000) as receiver,
+        topology.udp("sink", "10.95.0.2") as sender,
+    ):
+        for _ in range(packets):
+            sender.sendto(bytes(PAYLOAD), ("10.95.0.1", 9000))
+        came = 0
+        while select.select([receiver], [], [], PATIENCE_S)[0]:
+            came += len(receiver.recv(2 * PAYLOAD)) == PAYLOAD
+            if came == packets:
+                break
+        return came
+
+
+ENDS = [
+    "link add px0 address 02:00:00:00:09:01 type veth peer name px1",
+    *("link set px0 addrgenmode none", "link set px1 addrgenmode none"),
+    *address(0),
+]
+
+
+def test_an_interface_in_another_namespace_is_not_limited(topology: Topology, way: str) -> None:
+    """Its program on tcx goes with it, and cannot be removed from here."""
+    datapath = RemoteKernelDatapath(topology.names["limiter"], "lim1", way)
+    try:
+        ip(topology, *ENDS)
+        datapath.attach((limit(1, "px*", "10.95.0.0/16", protocol=UDP_NUMBER), NOTHING))
+        settled(datapath, "px0 out", "px1 out")
+        send(topology, 0, 2)
+        assert datapath.wait(1, 2).dropped_items == 2
+        moved_to_the_sink(topology)
+        settled(datapath, "px0 out")
+        assert sent_back(topology, 3) == 3
+        send(topology, 0, 4)
+        assert datapath.wait(1, 6).dropped_items == datapath.total(1).arrived_items == 6
+        # Back again, it is limited as before.
+        topology.run("sink", "ip", "link", "set", "px1", "netns", topology.names["limiter"])
+        settled(datapath, "px0 out", "px1 out")
+        there = [identities(topology, name, "egress") for name in ("px0", "px1")]
+        assert there[0] == there[1]
+        # It moves unseen, and the daemon is stopped.
+        datapath.pause()
+        moved_to_the_sink(topology)
+        datapath.detach()
+        assert sent_back(topology, 3) == 3
+    finally:
+        datapath.kill()
+        topology.run("sink", "ip", "link", "del", "px1", check=False)
+        remove(topology)
+
+
+def test_an_interface_that_a_limit_names_is_not_limited_in_another_namespace(
+    topology: Topology, way: str
+) -> None:
+    datapath = RemoteKernelDatapath(topology.names["limiter"], "lim1", way)
+    try:
+        ip(topology, *ENDS)
+        limits = [
+            limit_spec(
+                id=number,
+                name=name,
+                match=Match(name, Direction.OUT, protocol=UDP_NUMBER),
+                interval_ns=60 * NS_PER_S,
+            )
+            for number, name in enumerate(("px1", "px0"), 1)
+        ]
+        datapath.attach((limits[0], NOTHING), (limits[1], UNLIMITED))
+        send(topology, 0, 2)
+        datapath.wait(2, 2)
+        moved_to_the_sink(topology)
+        assert wait_for(lambda: sent_back(topology, 1), lambda came: came == 1) == 1
+        send(topology, 0, 2)
+        assert datapath.wait(2, 4).arrived_items == 4
+        topology.run("sink", "ip", "link", "set", "px1", "netns", topology.names["limiter"])
+        counters = wait_for(datapath.counters, lambda counters: counters["reattached"] == 1)
+        assert counters["reattached"] == 1
+        ip(topology, "addr add 10.96.0.1/24 dev px1", "link set px1 up")
+        ip(topology, "neigh replace 10.95.7.7 lladdr 02:00:00:00:09:01 dev px1 nud permanent")
+        ip(topology, "route add 10.95.7.7 dev px1")
+        before = datapath.total(1).arrived_items
+        with topology.udp("limiter", "10.96.0.1") as sender:
+            for _ in range(3):
+                sender.sendto(bytes(PAYLOAD), ("10.95.7.7", 9000))
+        assert datapath.wait(1, before + 3).dropped_items == before + 3
+    finally:
+        datapath.kill()
+        topology.run("sink", "ip", "link", "del", "px1", check=False)
         remove(topology)

@@ -13,6 +13,10 @@ start, the old programs stay. This needs no file, and ends with the network name
 
 A reload makes new tables and programs around the same state, and replaces the old ones one by one.
 Each packet meets the old configuration or the new one.
+
+An interface that is moved to another network namespace takes its program on tcx along, and nobody
+can remove it from here. So the limits move to other maps, and the old ones are made to let all
+packets pass (`State.retire`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,11 +32,12 @@ from drld.capture import kernel_layout as layout
 from drld.capture.flow_identity import FLOW_WAYS, flow_identity, sets_of
 from drld.capture.kernel.counted import Counted
 from drld.capture.kernel.hooks import Hooks
-from drld.capture.kernel.link_news import LinkNews
+from drld.capture.kernel.link_news import LinkNews, News
 from drld.capture.kernel.state import Counts, State
 from drld.capture.packet import NO_FLOW
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.bpf import Code, possible_cpus
+from drld.ebpf.cleaning import cleaning_up
 from drld.ebpf.compiler import compiled
 from drld.errors import DatapathError
 from drld.log_event import event
@@ -44,6 +50,9 @@ from drld.spec import LimitSpec
 log = logging.getLogger(__name__)
 
 _LOOK_NS = NS_PER_S
+_MOVE_NS = 10 * NS_PER_S
+"""The shortest time between two moves to other maps, which take 0.1 s, and with thousands of limits
+a second."""
 
 
 def limiter_programs(flags: tuple[str, ...] = (), cache: Path | None = None) -> dict[str, Code]:
@@ -88,6 +97,11 @@ class KernelDatapath:
         self._last_parse_anomalies: Sequence[int] = (0, 0, 0, 0)
         self._taken_over = False
         self._look_ns = 0
+        self._there: set[int] = set()
+        """The indices of the interfaces that had a program before the last look."""
+        self._moved: set[int] = set()
+        """Those of them that have taken it to another network namespace."""
+        self._move_ns = 0
         self._reattached = 0
         digest = hashlib.blake2s(limiter_name.encode("utf-8", "surrogatepass"), digest_size=8)
         self._seed = int.from_bytes(digest.digest(), "big")
@@ -178,10 +192,19 @@ class KernelDatapath:
             state.apply(self._changed, now_ns)
             self._changed = {}
         state.beat(now_ns)
-        news = self._news_of_links()
-        if news or now_ns >= self._look_ns:
+        news = self._news.read() if self._news is not None else News(False, set())
+        if news.any or now_ns >= self._look_ns:
             self._look_ns = now_ns + _LOOK_NS
-            self._reattached += self._on_hooks().put_back_lost(state, news=news)
+            hooks = self._on_hooks()
+            there = hooks.indices()
+            self._reattached += hooks.put_back_lost(state, news=news.any)
+            self._moved |= _moved(there | self._there, news)
+            self._there = there
+            if self._moved and not hooks.preparing and now_ns >= self._move_ns:
+                self._moved = set()
+                self._move_ns = now_ns + _MOVE_NS
+                with cleaning_up():
+                    self._move(now_ns)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""
@@ -199,9 +222,14 @@ class KernelDatapath:
     def detach(self) -> None:
         """See `Datapath.detach`."""
         self.counters()
-        for held in (self._hooks, self._state, self._news):
-            if held is not None:
-                held.close()
+        if self._hooks is not None:
+            self._hooks.close()
+        if self._state is not None:
+            if self._hooks is not None and self._hooks.in_force:
+                self._state.retire()
+            self._state.close()
+        if self._news is not None:
+            self._news.close()
         self._state = self._hooks = self._news = None
 
     # What only this datapath does
@@ -232,9 +260,6 @@ class KernelDatapath:
         if self._hooks is None:
             raise DatapathError("the kernel datapath is not attached")
         return self._hooks
-
-    def _news_of_links(self) -> bool:
-        return self._news is not None and self._news.any()
 
     def _adopt(self) -> State | None:
         """The state of a dead daemon of this name; None if there is none."""
@@ -295,13 +320,41 @@ class KernelDatapath:
                     state.release(slots[limit.id])
             raise
         if state is not old_state:
-            self._count_late(old_state, counted)
-            old_state.close()
-        self._state = state
+            self._leave(old_state, state, counted)
         self._counted = {
             limit_id: self._counted.get(limit_id) or counted[limit_id] for limit_id in slots
         }
         self._settle_in(pairs, slots, kept, now_ns)
+
+    def _move(self, now_ns: int) -> None:
+        """Move to other maps: an interface has taken its program to another network namespace,
+        whose packets must not count here.
+
+        Raises:
+            DatapathError: the kernel refuses; the old maps stay in use.
+        """
+        old_state = self._attached()
+        slots = {limit_id: counted.slot for limit_id, counted in self._counted.items()}
+        state = State.create(old_state.capacity, old_state.cpus, self._code["apply"])
+        copied: dict[int, Counted] = {}
+
+        def ready() -> None:
+            old_state.copy_to(state)
+            copied.update({each: Counted.of(state, slots[each], now_ns) for each in slots})
+
+        try:
+            self._on_hooks().move(slots, state, old_state.handover_ids, ready)
+        except BaseException:
+            state.close()
+            raise
+        self._leave(old_state, state, copied)
+
+    def _leave(self, old_state: State, state: State, copied: Mapping[int, Counted]) -> None:
+        """Use `state`, whose programs have replaced those of `old_state`."""
+        self._count_late(old_state, copied)
+        old_state.retire()
+        old_state.close()
+        self._state = state
 
     def _count_late(self, old_state: State, copied: Mapping[int, Counted]) -> None:
         """Have the next reads count the packets that came after the old maps were copied."""
@@ -343,6 +396,17 @@ class KernelDatapath:
         state.beat(now_ns)
         self._changed = {}
         self._ids = {slot: limit_id for limit_id, slot in slots.items()}
+
+
+def _moved(had_program: set[int], news: News) -> set[int]:
+    """Those of these interfaces that are in another network namespace now; all that are gone, if
+    the kernel's messages were lost."""
+    if news.moved is not None:
+        return had_program & news.moved
+    try:
+        return had_program - {index for index, _ in socket.if_nameindex()}
+    except OSError:  # perhaps no descriptor is free
+        return had_program
 
 
 def _room(limits: Sequence[LimitSpec], state: State) -> int:

@@ -9,10 +9,9 @@ program, so a new container costs one system call.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drld.capture.kernel.programs import LoadedProgram, Recipe, Recipes, close_all, load
 from drld.capture.kernel.state import State
@@ -30,6 +29,9 @@ from drld.police.direction import Direction
 from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
+
+_NO_INDEX = 0
+"""The index of an interface that is gone."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class Hooks:
         self._others = OtherLimiters()
         self._lost: set[Hook] = set()
         """Hooks with a logged failure to attach the program again."""
+        self.preparing = False
+        """Whether a function of `preparation` may run."""
         self.in_force = False
         """Whether `replace` has succeeded. Before that, a dead daemon's programs must stay."""
 
@@ -96,33 +100,47 @@ class Hooks:
             DatapathError: an interface is missing (the error names its limits), the limits exceed
                 a bound of the program, or the kernel refuses.
         """
-        made: dict[Hook, _Attached] = {}
         try:
             # Mistakes that need no kernel to find are reported before the slow part.
             recipes = self._recipes_of_hooks(limits, slots, state)
-            for hook, (there, keys, recipe) in recipes.items():
-                loaded = self._made(recipe, made.values()) or self._load(recipe, state)
-                made[hook] = _Attached(there, keys, loaded)
-            ready()
-            self._install(made, state.handover_ids, old_handover_ids)
+            self._exchange(recipes, state, old_handover_ids, ready)
         except BaseException:
-            close_all(_programs(made), _programs(self._attached))
             self._discard_prepared()
             raise
-        close_all(_programs(self._attached), _programs(made))
         self._limits = limits
         self._named = keys_of(limits)
-        self._attached = made
-        self._recipes.retain((each.keys, each.device.link_bytes) for each in made.values())
+        self._recipes.retain((keys, there.link_bytes) for there, keys, _ in recipes.values())
         self.in_force = True
         self._discard_prepared()
         self._lost.clear()
         with cleaning_up():
             self._others.log(
                 (hook.interface, hook.direction, other)
-                for hook, each in made.items()
+                for hook, each in self._attached.items()
                 for other in self._attachment.others(each.device.index, hook.direction)
             )
+
+    def move(
+        self,
+        slots: Mapping[int, int],
+        state: State,
+        old_handover_ids: str,
+        ready: Callable[[], None],
+    ) -> None:
+        """Attach the same programs around another state; see `replace`."""
+        recipes: dict[Hook, tuple[Device, Keys, Recipe]] = {}
+        for hook, each in self._attached.items():
+            own = [limit for limit in self._limits if hook_of(limit) in each.keys]
+            there = each.device
+            if index_of(hook.interface) != there.index:
+                there = replace(there, index=_NO_INDEX)  # it may come back with an old program
+            recipe = self._recipes.of(each.keys, there.link_bytes, own, slots, state)
+            recipes[hook] = there, each.keys, recipe
+        self._exchange(recipes, state, old_handover_ids, ready)
+
+    def indices(self) -> set[int]:
+        """The indices of the interfaces with a program."""
+        return {each.device.index for each in self._attached.values()}
 
     def preparation(
         self, limits: Sequence[LimitSpec], slots: Mapping[int, int], state: State
@@ -141,7 +159,7 @@ class Hooks:
         attached = _programs(self._attached)
 
         def prepare() -> None:
-            with contextlib.suppress(DatapathError):
+            try:
                 recipes = [
                     self._recipes.of(keys, there.link_bytes, own, slots, state)
                     for there, keys, own in hooks.values()
@@ -149,8 +167,13 @@ class Hooks:
                 for recipe in recipes:
                     if all(each.recipe != recipe for each in (*attached, *self._prepared)):
                         self._prepared.append(self._load(recipe, state))
+            except DatapathError:
+                pass
+            finally:
+                self.preparing = False
 
-        return (lambda: None) if refusals else prepare
+        self.preparing = not refusals
+        return prepare if self.preparing else (lambda: None)
 
     def put_back_lost(self, state: State, *, news: bool) -> int:
         """Attach lost programs again, and follow patterns; return the number of lost ones.
@@ -332,6 +355,28 @@ class Hooks:
         """Close prepared programs that are not attached."""
         close_all(self._prepared, _programs(self._attached))
         self._prepared = []
+        self.preparing = False
+
+    def _exchange(
+        self,
+        recipes: Mapping[Hook, tuple[Device, Keys, Recipe]],
+        state: State,
+        old_handover_ids: str,
+        ready: Callable[[], None],
+    ) -> None:
+        """Attach programs of these recipes instead of the old ones, which stay on failure."""
+        made: dict[Hook, _Attached] = {}
+        try:
+            for hook, (there, keys, recipe) in recipes.items():
+                loaded = self._made(recipe, made.values()) or self._load(recipe, state)
+                made[hook] = _Attached(there, keys, loaded)
+            ready()
+            self._install(made, state.handover_ids, old_handover_ids)
+        except BaseException:
+            close_all(_programs(made), _programs(self._attached))
+            raise
+        close_all(_programs(self._attached), _programs(made))
+        self._attached = made
 
     def _install(
         self, made: Mapping[Hook, _Attached], handover_ids: str, old_handover_ids: str
@@ -341,6 +386,8 @@ class Hooks:
         done: list[Hook] = []
         try:
             for hook, attached in made.items():
+                if attached.device.index == _NO_INDEX:
+                    continue
                 done.append(hook)
                 self._attachment.put(
                     attached.device.index, hook.direction, attached.loaded.program, handover_ids

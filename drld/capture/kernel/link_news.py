@@ -3,16 +3,30 @@
 An interface that was removed and made again has no program of drld, so its packets pass unlimited
 until the daemon attaches them. A check of all interfaces runs only once a second. Reading this
 socket once a tick costs one system call.
+
+An interface that is moved to another network namespace takes its programs on tcx along.
 """
 
 from __future__ import annotations
 
 import socket
+from typing import NamedTuple
 
+from drld.ebpf import links
 from drld.errors import DatapathError
 
 _GROUP_LINK = 1
 _BYTES = 1 << 16
+
+
+class News(NamedTuple):
+    """The changes of interfaces since the last call."""
+
+    any: bool
+    """Whether any interface changed."""
+    moved: set[int] | None
+    """The indices of the interfaces that have left for another network namespace; None: messages
+    were lost."""
 
 
 class LinkNews:
@@ -33,16 +47,16 @@ class LinkNews:
         except OSError as error:
             raise DatapathError(f"rtnetlink: {error}") from error
 
-    def any(self) -> bool:
-        """Whether any interface changed since the last call."""
-        found = False
+    def read(self) -> News:
+        """The changes since the last call."""
+        found, moved = False, set[int]()
         while True:
             try:
-                self._socket.recv(_BYTES)
+                moved |= links.moved(self._socket.recv(_BYTES))
             except BlockingIOError:
-                return found
+                return News(found, moved)
             except OSError:
-                return True  # the socket's buffer overflowed, so there was news
+                return News(True, None)  # the socket's buffer overflowed, so there was news
             found = True
 
     def close(self) -> None:

@@ -187,12 +187,21 @@ class State:
         self.write_limit(slot, _AT["fallback"], record)
 
     def copy_to(self, other: State) -> None:
-        """Copy all slots into maps of at least this capacity."""
-        for name in ("limits", "counts", "flows"):
+        """Copy all slots and counters into maps of at least this capacity."""
+        for name in ("limits", "counts", "flows", "parse_anomalies"):
             size = self.maps[name].stride * self.maps[name].entries
             other.maps[name].memory()[:size] = self.maps[name].memory()[:size]
         heartbeat = self.maps["control"].memory()[: _U64.size]
         other.maps["control"].memory()[: _U64.size] = heartbeat
+
+    def retire(self) -> None:
+        """Have programs that still use these maps pass all packets.
+
+        An interface that is moved to another network namespace takes its program on tcx along, and
+        nobody can remove it from here.
+        """
+        for slot in self.slots().values():
+            self.write_limit(slot, _AT["flags"], _U16.pack(layout.SHADOW))
 
     # A tick
 
