@@ -8,16 +8,17 @@ limit.
     refill   limit += (now - refilled) rate;  limit = min(limit, sum + capacity);  refilled = now
     merge    counters by maximum; the larger limit, with its time of refill
 
-There are two variants. `literal` is listing 3.1, which caps each refill (`min((now - refilled) rate,
-capacity)`) and not the bucket. So it is no token bucket: a user who sends 2 c requests at half the
-rate may then send nearly 3 c at once. The default caps the bucket alone, so time pays any debt. A
-limiter that knows only a part of the counters then caps too low, for good: that is the safe side.
+There are two variants. `literal` is listing 3.1, which caps each refill, and not the bucket:
+`limit += min((now - refilled) rate, capacity)`. So it is no token bucket: a user who sends 2 c
+requests at half the rate may then send nearly 3 c at once. The default caps the bucket alone, so
+time pays any debt. A limiter that knows only a part of the counters then caps too low, for good:
+that is the safe side.
 
 The text is read as follows. The limit is a real number, and exact here. A refused request is not
 counted. Clocks are synchronised, so the time of refill travels as it is. The limit travels in
-10**-9 tokens, rounded down, as peers may have another rate during a reload. A changed limit alone is
-no news; otherwise limiters under load would never be silent, as they are after 10 s in figure 5.6.
-Nothing is ever removed.
+10**-9 tokens, rounded down, as peers may have another rate during a reload. A changed limit alone
+is no news; otherwise limiters under load would never be silent, as they are after 10 s in figure
+5.6. Nothing is ever removed.
 """
 
 from __future__ import annotations

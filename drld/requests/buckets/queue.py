@@ -22,8 +22,8 @@ Where the text is open or has a slip, this module reads it as follows:
 - A number tells apart requests of one limiter in the same millisecond. Those of two limiters are
   one element after a merge, which loses tokens. The thesis accepts this loss.
 - The first element of a merge keeps its death (listing 4.3 compares with the element before).
-- Clocks are synchronised: births are identities, so they travel as times. News have lives in place of
-  deaths, in 10**-9 tokens, rounded up: peers, and later this limiter, may have another rate.
+- Clocks are synchronised: births are identities, so they travel as times. News have lives in place
+  of deaths, in 10**-9 tokens, rounded up: peers, and later this limiter, may have another rate.
 """
 
 from __future__ import annotations
