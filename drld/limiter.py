@@ -52,7 +52,7 @@ class Tick:
     """The result of one estimate interval."""
 
     enforcement: Enforcement
-    evict: list[FlowId]
+    evict: Collection[FlowId]
     """Flows to drop from the datapath's sample."""
     measurement: Measurement
     demand: Demand
@@ -107,7 +107,7 @@ class Limiter:
         """The last sum of shares, and its `InForce`."""
         kind = FABRICS[fabric]
         second = [allocator.second] if allocator.second and kind.carries_second else []
-        self._shared = [
+        self._shared = tuple(
             _Shared(
                 kind(
                     membership=membership,
@@ -117,7 +117,7 @@ class Limiter:
                 )
             )
             for quantity in (allocator.quantity, *second)
-        ]
+        )
         """The allocator's quantities in their order. Their updates share one sequence."""
         self.fabrics = tuple(shared.fabric for shared in self._shared)
         self.fabric = self.fabrics[0]

@@ -43,6 +43,10 @@ FlowId: TypeAlias = FlowKey | int
 """A datapath's name for a flow: the key itself, or a hash of it (the kernel datapath)."""
 
 
+NO_COUNTS: Mapping[FlowId, int] = {}
+"""The flows of all measurements without flows: an empty dictionary for each takes 64 bytes."""
+
+
 @record(frozen=True, slots=True)
 class Measurement:
     """The counts of a datapath for one limit since the last read.
@@ -58,10 +62,10 @@ class Measurement:
     forwarded_items: int = 0
     dropped_tokens: int = 0
     dropped_items: int = 0
-    flows: Mapping[FlowId, int] = field(default_factory=dict)
+    flows: Mapping[FlowId, int] = field(default_factory=lambda: NO_COUNTS)
     """Tokens that arrived in this interval for each flow of the bounded sample; a flow that is
     in the sample but was silent has the value 0."""
-    hits: Mapping[FlowId, int] = field(default_factory=dict)
+    hits: Mapping[FlowId, int] = field(default_factory=lambda: NO_COUNTS)
     """Tokens of sampled flows that this limit refused or marked; flows without any are left out."""
     marked_tokens: int = 0
     """Forwarded with a congestion mark (RFC 3168); part of `forwarded_*`."""

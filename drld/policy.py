@@ -9,8 +9,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from drld.units import BYTES, Unit
+
+NOTHING: Mapping[str, Any] = {}
+"""What a limit leaves out: an empty dictionary for each of ten thousand limits takes memory."""
 
 
 class Mode(enum.Enum):
@@ -66,7 +70,7 @@ class Policy:
     ewma: float
     """The weight that history one second old keeps, from 0 (no filter) to below 1."""
     mode: Mode = Mode.ENFORCE
-    shares: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     """The static share of each limiter. The shares sum to 1; an empty mapping means 1/N for
     each."""
     burst_is_automatic: bool = False
@@ -74,7 +78,7 @@ class Policy:
     excess: enum.Enum | None = None
     """The treatment of traffic above the limit, in the plane's own enumeration. Its values are the
     words of the configuration; None: the plane has no choice."""
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     """Relative weight of each limiter's flows, 0.001 to 1000; limiters not named have 1.
     A flow at a limiter of weight 2 gets twice what a flow at a limiter of weight 1 gets."""
     flow: object = None
@@ -85,7 +89,7 @@ class Policy:
     """
     unit: Unit = BYTES
     """The unit of the limit."""
-    shared: Mapping[str, object] = field(default_factory=dict)
+    shared: Mapping[str, object] = field(default_factory=lambda: NOTHING)
     """Further settings that the fleet must agree on, by keys such as `match.per`. Unlike the rest
     of the target they are the same on all hosts."""
     keyed: Keyed | None = None

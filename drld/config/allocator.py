@@ -35,12 +35,18 @@ def read_allocator(where: Location, value: object, problems: Problems) -> tuple[
         problems.include(where, model, error)
         return None
     try:
-        return name, ALLOCATORS[name].Parameters(**given.model_dump())
+        return name, _parameters(name, tuple(given.model_dump().items()))
     except ValueError as error:
         # The contract: the message begins with the parameter's name.
         parameter, _, text = str(error).partition(": ")
         problems.add([*where, parameter], text)
         return None
+
+
+@functools.lru_cache(256)
+def _parameters(name: str, given: tuple[tuple[str, object], ...]) -> object:
+    """Make an allocator's parameters; ten thousand limits have few different ones."""
+    return ALLOCATORS[name].Parameters(**dict(given))
 
 
 @functools.cache

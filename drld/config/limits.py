@@ -22,7 +22,7 @@ from drld.config.problems import Location, Problems, must_be
 from drld.config.schema import LimitTable
 from drld.config.sections import read_table
 from drld.errors import ConfigError
-from drld.policy import Mode, Policy
+from drld.policy import NOTHING, Mode, Policy
 from drld.spec import LimitSpec, OnFailure
 
 DEFAULT_FABRIC = "tree"
@@ -119,9 +119,9 @@ def limit_spec(
         interval_ns=table.interval or fleet.interval_ns,
         ewma=table.ewma,
         mode=Mode(table.mode),
-        shares=table.shares,
+        shares=table.shares or NOTHING,
         burst_is_automatic=table.burst == "auto",
-        weights=table.weights,
+        weights=table.weights or NOTHING,
         unit=table.unit,
         written=_one_of(_written(written)),
         **table.policy(),

@@ -7,6 +7,8 @@ rate, so that slow start can continue.)
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from drld.estimate.ewma import Ewma
 from drld.estimate.flows import FlowRates, unbottlenecked_rate
 from drld.model import NS_PER_S, Demand, FlowId, Measurement
@@ -14,6 +16,8 @@ from drld.units import BYTES
 
 IDLE_NS = 1 * NS_PER_S
 """The time without a token after which a limit is idle on this limiter, ns."""
+_IDLE = Demand(0.0, 0.0, None, 0.0, 0, 0.0, first=False, idle=True)
+"""The demand of all idle limits: most of ten thousand limits are idle."""
 
 
 class DemandEstimator:
@@ -32,7 +36,7 @@ class DemandEstimator:
         """Whether no token has arrived for `IDLE_NS`."""
         return self._silent_ns >= IDLE_NS
 
-    def update(self, measurement: Measurement) -> tuple[Demand, list[FlowId]]:
+    def update(self, measurement: Measurement) -> tuple[Demand, Collection[FlowId]]:
         """Add one interval; return the demand and the flows to evict from the sample.
 
         Raises:
@@ -49,10 +53,14 @@ class DemandEstimator:
         instant = arrived * NS_PER_S / interval_ns
         if self.idle or was_idle:
             self._rate.restart()
-        evict = self._flow_rates.update(measurement.flows, arrived, interval_ns, measurement.hits)
+        evict: Collection[FlowId] = self._flow_rates.update(
+            measurement.flows, arrived, interval_ns, measurement.hits
+        )
         if self.idle:
-            evict = list({*evict, *measurement.flows})
+            evict = tuple({*evict, *measurement.flows})
             self._flow_rates = FlowRates(item=self._item)
+            if not (measurement.forwarded_tokens or measurement.backlog or measurement.saturated):
+                return _IDLE, evict
         rates = self._flow_rates.rates
         demand = Demand(
             rate=self._rate.update(instant, interval_ns),

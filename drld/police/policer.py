@@ -26,7 +26,7 @@ from random import Random
 from mypy_extensions import mypyc_attr
 
 from drld.estimate.flows import FlowSample, FlowSlot
-from drld.model import NS_PER_S, Enforcement, FlowId, Measurement
+from drld.model import NO_COUNTS, NS_PER_S, Enforcement, FlowId, Measurement
 from drld.police.flow_bucket import MARKED_SPANS, SCALE_BITS, FlowBuckets
 from drld.police.source_sample import SourcePrefix, SourceSample
 from drld.police.token_bucket import TokenBucket
@@ -135,8 +135,8 @@ class Policer:
             forwarded_items=self._forwarded_items,
             dropped_tokens=self._dropped_tokens,
             dropped_items=self._dropped_items,
-            flows=flows,
-            hits=hits,
+            flows=flows or NO_COUNTS,
+            hits=hits or NO_COUNTS,
             marked_tokens=self._marked_tokens,
             marked_items=self._marked_items,
             owed_tokens=self._owed_tokens,

@@ -6,7 +6,7 @@ from drld.allocators import ALLOCATORS
 from drld.gossip.fabrics.pushsum import PushSum
 from drld.gossip.fabrics.quiescence import QUIET_ROUNDS
 from drld.limiter import Limiter
-from drld.model import Enforcement, Quantity, Update
+from drld.model import Enforcement, FlowId, Quantity, Update
 from drld.node import membership
 from drld.policy import Keyed, Mode
 
@@ -156,7 +156,7 @@ def test_a_tick_at_rest_changes_nothing(allocator: str) -> None:
 
 def test_idle_flows_leave_the_sample() -> None:
     fps = limiter()
-    evicted = []
+    evicted = list[FlowId]()
     fps.tick(measurement(10_000), TICK_NS)
     for number in range(2, 30):
         evicted += fps.tick(measurement(0), number * TICK_NS).evict

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drld.capture import kernel_layout as layout
 from drld.capture.kernel.state import NO_BYTES, NO_FLOWS, Counts, State
-from drld.model import FlowId, Measurement
+from drld.model import NO_COUNTS, FlowId, Measurement
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Counted:
         """What was counted since the last read."""
         counts, (flows, sizes) = state.counts(self.slot), _flows(state, self.slot)
         new = counts.since(self.counts)
-        hits: dict[FlowId, int] = {}
+        hits: Mapping[FlowId, int] = NO_COUNTS
         if new.dropped_bytes or new.marked_bytes:
             now = state.hits(self.slot)
             found = layout.by_flow(flows, now, self.hits)
@@ -47,7 +47,7 @@ class Counted:
             forwarded_items=new.forwarded_packets,
             dropped_tokens=new.dropped_bytes,
             dropped_items=new.dropped_packets,
-            flows=layout.by_flow(flows, sizes, self.sizes),
+            flows=layout.by_flow(flows, sizes, self.sizes) or NO_COUNTS,
             hits=hits,
             marked_tokens=new.marked_bytes,
             marked_items=new.marked_packets,

@@ -18,6 +18,8 @@ from drld.gossip.wire.sequence import Refusal
 from drld.model import GlobalView, Quantity, Update
 
 AnyLink = TypeVar("AnyLink", bound=Link)
+_NOBODY = frozenset[str]()
+"""No peer; one object for all limits."""
 
 
 def _equal(_limiter: str) -> float:
@@ -50,7 +52,7 @@ class Fabric(ABC, Generic[AnyLink]):
         self.quantity = quantity
         self._links: dict[str, AnyLink] = {}
         """The link to each peer, made with the first update either way."""
-        self._strangers: set[str] = set()
+        self._strangers = _NOBODY
         """Peers whose newest update has another allocator's quantity."""
         self._begin()
 
@@ -132,7 +134,7 @@ class Fabric(ABC, Generic[AnyLink]):
         """Take over the membership's peers after a reload; keep the links to those that stay."""
         for peer in self._links.keys() - set(self.membership.peers):
             del self._links[peer]
-            self._strangers.discard(peer)
+            self._welcome(peer)
 
     @property
     def links(self) -> Mapping[str, LinkStats]:
@@ -148,7 +150,7 @@ class Fabric(ABC, Generic[AnyLink]):
 
     def on_session(self, peer: str) -> None:
         """A session with another life of the peer has begun; the last life used the link."""
-        self._strangers.discard(peer)
+        self._welcome(peer)
 
     def _reject(self, peer: str, update: Update, now_ns: int) -> None:
         """Count an update of another quantity; its sender then takes no part in this limit."""
@@ -156,15 +158,20 @@ class Fabric(ABC, Generic[AnyLink]):
         judged = link.sequences.accept(update.sequence, self.membership.round(now_ns))
         if not isinstance(judged, Refusal):
             link.rejected += 1
-            self._strangers.add(peer)
+            self._strangers |= {peer}
 
     def _accept(self, peer: str, link: AnyLink, update: Update, now_ns: int) -> int | None:
         """Judge an update as `Link.accept` does; if accepted, pass it to the membership."""
         lost = link.accept(update.sequence, self.membership.round(now_ns))
         if lost is not None:
-            self._strangers.discard(peer)
+            self._welcome(peer)
             self.membership.take(peer, update, now_ns)
         return lost
+
+    def _welcome(self, peer: str) -> None:
+        """The peer takes part in this limit, as far as is known."""
+        if peer in self._strangers:
+            self._strangers = self._strangers - {peer} or _NOBODY
 
     def _connected(self, now_ns: int) -> frozenset[str]:
         connected = self.membership.connected(now_ns)

@@ -2,51 +2,55 @@
 
 The value holds until the next one is given. The minimum of the last `span_ns` falls at once, and
 rises when the value has stayed up for the whole span. Only values that may become the minimum are
-kept (a monotonic queue). They are few, so a list costs less than a queue: a deque takes 600 bytes.
+kept (a monotonic queue). A limiter has three minima for each limit, and most values never change.
+So the latest value has a place of its own, and a list is made only for earlier ones.
 """
 
 from __future__ import annotations
 
 from copy import copy
 
-_NEVER = 1 << 62
-
 
 class SlidingMin:
     """The minimum of the last `span_ns`."""
 
-    __slots__ = ("_span_ns", "_steps")
+    __slots__ = ("_earlier", "_latest", "_span_ns")
 
     def __init__(self, span_ns: int) -> None:
         self._span_ns = span_ns
-        self._steps: list[tuple[float, int]] = []
-        """Rising values, each with the time until which it was the latest, ns."""
+        self._latest: float | None = None
+        self._earlier: list[tuple[float, int]] | None = None
+        """Earlier values, rising up to the latest, each with the time until which it was the
+        latest, ns; None: there are none."""
 
     def update(self, value: float, now_ns: int) -> float:
         """Set the value from now on; return the minimum."""
-        steps = self._steps
-        if not steps or steps[-1][0] != value:
-            if steps:
-                steps[-1] = steps[-1][0], now_ns
-            while steps and value < steps[-1][0]:
-                steps.pop()
-            steps.append((value, _NEVER))
-        while steps[0][1] <= now_ns - self._span_ns:
-            del steps[0]
-        return steps[0][0]
+        earlier, latest = self._earlier, self._latest
+        self._latest = value
+        if latest is not None and latest < value:
+            earlier = [*(earlier or ()), (latest, now_ns)]
+        elif not earlier:
+            return value
+        oldest_ns = now_ns - self._span_ns
+        earlier = [it for it in earlier if it[0] <= value and it[1] > oldest_ns]
+        self._earlier = earlier or None
+        return earlier[0][0] if earlier else value
 
     def latest(self, now_ns: int) -> float:
         """The minimum, if the last value still holds; 0 if none was given."""
-        return self.update(self._steps[-1][0], now_ns) if self._steps else 0.0
+        return 0.0 if self._latest is None else self.update(self._latest, now_ns)
 
     def over(self, span_ns: int, factor: float = 1.0) -> SlidingMin:
         """A copy with another span, and all values multiplied by `factor`."""
         changed = copy(self)
         changed._span_ns = span_ns
-        changed._steps = [(value * factor, until_ns) for value, until_ns in self._steps]
+        if self._latest is not None:
+            changed._latest = self._latest * factor
+        if self._earlier is not None:
+            changed._earlier = [(value * factor, until_ns) for value, until_ns in self._earlier]
         return changed
 
     @property
     def settled(self) -> bool:
         """Whether the minimum stays the same until another value is given."""
-        return len(self._steps) < 2
+        return self._earlier is None

@@ -76,7 +76,7 @@ class PeerSequence:
     def __init__(self, on_replay: Callable[[], None] | None = None) -> None:
         self.limits: dict[int, Sequences] = {}
         """The numbers of each limit."""
-        self.used: dict[int, Sequences] = {}
+        self.used: list[Sequences] = []
         """Those of `limits` that were used in the present session."""
         self.on_replay = on_replay
         """Called for each update of the peer that is refused as `REPLAYED`."""
@@ -110,7 +110,8 @@ class Sequences:
     """The sequence numbers of one limit between two limiters, in both directions."""
 
     __slots__ = (
-        *("_came", "_heard", "_newest", "_next", "_peer", "_pending_jump", "_round", "limit_id"),
+        *("_came", "_heard", "_newest", "_next", "_peer", "_pending_jump", "_round", "_used"),
+        "limit_id",
     )
 
     def __init__(self, peer: PeerSequence | None = None, limit_id: int = 0) -> None:
@@ -120,6 +121,8 @@ class Sequences:
 
     def restart(self) -> None:
         """Restart at 0, in both directions."""
+        self._used = False
+        """Whether it is in `PeerSequence.used`."""
         self._next = 0
         self._newest = MODULUS - 1
         self._came = 0
@@ -133,7 +136,9 @@ class Sequences:
 
     def use(self) -> None:
         """Have `Numbering.meet` return this limit at the end of the present session."""
-        self._peer.used[self.limit_id] = self
+        if not self._used:
+            self._used = True
+            self._peer.used.append(self)
 
     def take(self) -> int:
         """The number of the next update to the peer."""
@@ -200,10 +205,10 @@ class Numbering:
     def meet(self, peer: str) -> list[int]:
         """Another life of the peer begins a session; return the limits used in the last one."""
         shared = self._shared(peer)
-        used, shared.used = shared.used, {}
-        for sequences in used.values():
+        used, shared.used = shared.used, []
+        for sequences in used:
             sequences.restart()
-        return list(used)
+        return [sequences.limit_id for sequences in used]
 
     def retain(self, peers: Collection[str]) -> None:
         """Forget all other peers; if one comes back, a session begins with it."""
