@@ -211,7 +211,7 @@ def test_first_demand_after_idle_time_counts_whole() -> None:
     assert demand.idle
     assert demand.flow_rate is None
     assert demand.fastest_rate is None
-    assert evict == [flow(0)]
+    assert [*evict] == [flow(0)]
     demand, _ = estimator.update(measurement(1000))
     assert demand.first
     assert demand.rate == 20_000
