@@ -90,6 +90,8 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
                 _explain_capture(stream, Path(path), words, limits, as_json)
         except InputError as error:
             raise Refused(f"{path}: {error}") from None
+        except BrokenPipeError:
+            raise  # Of the output, and not of the file.
         except OSError as error:
             raise Refused(f"{path}: {error.strerror}") from None
         return

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -22,6 +23,8 @@ PROC = Path("/proc")
 CACHE = Path("/var/cache/drld")
 STATE = Path("/var/lib/drld")
 """The folder that systemd gives the unit for its history."""
+UNIT_USER = "drld"
+"""The user of the unit, whom the package makes (scripts/debian/drld.sysusers)."""
 CAP_NET_ADMIN = 12
 
 _IP_MTU, _IPV6_MTU = 14, 24
@@ -70,10 +73,12 @@ def capabilities(pid: int | None) -> int | None:
 
 
 def user(pid: int | None) -> int:
-    """The user of a process; root if unknown."""
-    try:
+    """The user of a process. If there is none, the unit's, or root on a host without the unit."""
+    with contextlib.suppress(OSError):
         return (PROC / str(pid)).stat().st_uid
-    except OSError:
+    try:
+        return pwd.getpwnam(UNIT_USER).pw_uid
+    except KeyError:
         return 0
 
 

@@ -128,10 +128,15 @@ async def test_an_argument_that_is_not_utf_8_is_refused(control: Path) -> None:
         assert b"Error: an argument must be UTF-8 (got '" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["limits"], ["metrics"], ["top", "--once"]])
+@pytest.mark.parametrize(
+    "arguments", [["limits"], ["metrics"], ["top", "--once"], ["explain", "a.jsonl", "--json"]]
+)
 async def test_a_pipe_that_is_closed_early_ends_the_command_quietly(
-    control: Path, arguments: list[str]
+    control: Path, arguments: list[str], tmp_path: Path
 ) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text('{"t": 1, "namespace": "api"}\n')
+    arguments = [str(log) if it == log.name else it for it in arguments]
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed, trio.fail_after(60):

@@ -13,6 +13,8 @@ from drld.config import reference
 from drld.config.document import SECTIONS
 from drld.config.plane_tables import planes
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 def test_the_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference.main(["--check"]) == 0, "run: python -m drld.config.reference"
@@ -30,6 +32,11 @@ def test_a_page_that_is_out_of_date_is_written_again(
     assert reference.main([]) == 0
     assert page.read_text(encoding="utf-8") == good
     assert reference.main(["--check"]) == 0
+
+
+def test_the_package_has_all_example_files() -> None:
+    files = (ROOT / "scripts/debian/drld.examples").read_text().split()
+    assert files == [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.toml"))]
 
 
 def test_every_table_allocator_and_protocol_is_in_it() -> None:

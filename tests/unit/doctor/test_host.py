@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import stat
 from typing import Any
 
 import pytest
 
 from drld.doctor import host
-from drld.doctor.facts.host import iptables_chains, nft_chains, output
+from drld.doctor.facts.host import iptables_chains, nft_chains, output, user
 from drld.doctor.finding import Level
 from drld.gossip.wire.message import MAX_DATAGRAM
 
@@ -120,6 +122,20 @@ def test_the_mode_and_owner_of_each_file_are_judged(
     mode = None if mode is None else stat.S_IFREG | mode
     file = host.File("configuration", "/etc/drld/drld.toml", mode, owner)
     assert levels(host.files([file], 900)) == expected
+
+
+def test_files_of_a_stopped_daemon_are_those_of_the_unit_s_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The unit's folders belong to its user, also while the daemon is stopped."""
+    unit = pwd.struct_passwd(("drld", "x", 997, 997, "", "/var/lib/drld", "/usr/sbin/nologin"))
+    known = {"drld": unit}
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: known[name])
+    folder = host.File("history", "/var/lib/drld", stat.S_IFDIR | 0o700, 997)
+    assert levels(host.files([folder], user(None))) == [("files", OK)]
+    assert user(os.getpid()) == os.geteuid()
+    known.clear()  # A host without the unit.
+    assert levels(host.files([folder], user(None))) == [("history", WRONG)]
 
 
 def test_drop_ins_that_are_not_read_draw_a_remark() -> None:
