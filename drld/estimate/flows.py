@@ -37,9 +37,8 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from mypy_extensions import mypyc_attr
-
 from drld.model import NS_PER_S, FlowId
+from drld.mypyc import mypyc_attr
 from drld.units import BYTES
 
 CAPACITY = 64

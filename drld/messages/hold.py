@@ -27,10 +27,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from mypy_extensions import mypyc_attr
-
 from drld.messages.spec import ITEM
 from drld.model import NS_PER_S, Enforcement
+from drld.mypyc import mypyc_attr
 from drld.police.arrival_time import LATEST_NS
 from drld.police.token_bucket import TokenBucket
 

@@ -31,8 +31,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mypy_extensions import mypyc_attr
-
+from drld.mypyc import mypyc_attr
 from drld.police.arrival_time import LATEST_NS
 
 MOST = 4096

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mypy_extensions import mypyc_attr
-
 from drld.messages.counts import Counts
 from drld.messages.gate import Fate, Gate, Held, Lane, Queue
 from drld.messages.hold import Hold, Released
 from drld.messages.late_records import LateRecords
 from drld.model import Enforcement
+from drld.mypyc import mypyc_attr
 
 OPEN = Enforcement()
 """The record without a bucket: all messages that wait leave at once."""

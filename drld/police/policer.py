@@ -23,10 +23,9 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from random import Random
 
-from mypy_extensions import mypyc_attr
-
 from drld.estimate.flows import FlowSample, FlowSlot
 from drld.model import NO_COUNTS, NS_PER_S, Enforcement, FlowId, Measurement
+from drld.mypyc import mypyc_attr
 from drld.police.flow_bucket import MARKED_SPANS, SCALE_BITS, FlowBuckets
 from drld.police.source_sample import SourcePrefix, SourceSample
 from drld.police.token_bucket import TokenBucket

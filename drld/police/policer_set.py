@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from mypy_extensions import mypyc_attr
-
 from drld.model import Enforcement, FlowId, Measurement
+from drld.mypyc import mypyc_attr
 from drld.police.policer import Policer
 from drld.policy import Policy
 from drld.spec import LimitSpec

@@ -22,9 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mypy_extensions import mypyc_attr
-
 from drld.model import NS_PER_S, Enforcement
+from drld.mypyc import mypyc_attr
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -33,7 +33,6 @@ from functools import partial
 from random import Random
 
 import netfilterqueue
-from mypy_extensions import mypyc_attr
 
 from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
@@ -46,6 +45,7 @@ from drld.ebpf.other_limiters import OtherLimiters
 from drld.errors import DatapathError
 from drld.log_event import event
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
+from drld.mypyc import mypyc_attr
 from drld.police.direction import Direction
 from drld.police.policer import Policer
 from drld.spec import LimitSpec

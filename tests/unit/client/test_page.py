@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from drld.client import Client
 
 from .limiter import few, limiter
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "requests-clients.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "requests-clients.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+OTHERS = ("on_asyncio", "asgi", "wsgi")
 MADE = 'Client("/run/drld/requests.sock")'
 
 
@@ -63,3 +67,11 @@ def test_the_page_has_the_bounds_of_the_protocol() -> None:
     assert f"answers | {WRITE_S:.0f} s |" in bounds
     assert f"connection | {IDLE_S:.0f} s |" in bounds
     assert f"`timeout_s` ({TIMEOUT_S} s)" in bounds
+
+
+@pytest.mark.parametrize("module", ["drld.client", *(f"drld.client.{it}" for it in OTHERS)])
+def test_the_library_needs_nothing_but_the_standard_library(module: str) -> None:
+    """-S hides all installed packages, as in an environment that has drld's wheel alone."""
+    command = [sys.executable, "-S", "-c", f"import {module}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
