@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,25 @@ def test_the_architecture_names_classes_and_methods_that_are_there() -> None:
     for owner, method in named:
         files = [text for text in code if re.search(rf"^class {owner}\b", text, re.MULTILINE)]
         assert any(f"def {method}(" in text for text in files), f"{owner}.{method}"
+
+
+def test_all_files_that_the_installation_puts_into_etc_are_removed_again() -> None:
+    """Otherwise the next boot would make folders for a daemon that is gone."""
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    install, remove = (
+        next(block for block in blocks if first in block)
+        for first in ("scripts/setup runtime\n", "apt purge drld")
+    )
+    made = {
+        f"{path}{source.rpartition('/')[2]}" if path.endswith("/") else path
+        for source, path in re.findall(r"^(?:install|cp) .*?(\S+) (/etc/\S+)", install, re.M)
+    }
+    assert len(made) == 3
+    removed = subprocess.run(
+        ["bash", "-c", f"systemctl() {{ :; }}; apt() {{ :; }}; rm() {{ echo $*; }}\n{remove}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made <= {*removed.stdout.split()}
