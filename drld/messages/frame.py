@@ -99,6 +99,13 @@ class Client(NamedTuple):
     """The version of the protocol: 4 (MQTT 3.1.1) or 5 (MQTT 5). NATS: the client's number."""
     keep_alive_s: int
     """The longest pause between frames after which the broker keeps the connection, s; 0: any."""
+    credentials: bytes | None = None
+    """MQTT: a digest of user name and password; two clients without any have the same. None: the
+    client proves who it is in another way."""
+
+    def same_credentials(self, other: Client) -> bool:
+        """Whether a broker that accepts one of the two would accept the other."""
+        return self.credentials is not None and self.credentials == other.credentials
 
 
 class Reader(Protocol):

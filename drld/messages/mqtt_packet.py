@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import NamedTuple
 
 from drld.errors import FrameError
@@ -14,6 +15,7 @@ QUOTA_EXCEEDED = b"\x97"
 SHUTTING_DOWN = b"\xe0\x01\x8b"
 """DISCONNECT of MQTT 5 with the reason Server shutting down."""
 EXPIRY, ASSIGNED_ID, SERVER_KEEP_ALIVE, TOPIC_ALIAS = 0x02, 0x12, 0x13, 0x23
+AUTH_METHOD = 0x15
 UNACCEPTABLE_VERSION = b"\x20\x02\0\x01"
 """CONNACK of MQTT 3.1.1; clients of any version understand its first byte behind the flags."""
 
@@ -153,21 +155,25 @@ def connect(data: bytes, at: int) -> Client:
     if flags & 1 or flags & 0x18 == 0x18 or (flags & 0x38 and not flags & 4):
         raise cursor.wrong("flags", f"must be as the standard says (got {flags:#04x})")
     keep_alive_s = cursor.two("keep_alive")
+    method = None
     if version == MQTT_5:
-        cursor.properties()
+        method = cursor.properties(AUTH_METHOD, "authentication_method")
     id_ = cursor.text("client_id")
     if flags & 4:
         if version == MQTT_5:
             cursor.properties()
         cursor.text("will_topic")
         cursor.binary("will_payload")
+    # The fields behind this place, and the flags that say which of them are there.
+    words = bytes([flags & 0xC0]) + data[cursor.at :]
     user = cursor.text("user_name") if flags & 0x80 else None
     if flags & 0x40:
         cursor.binary("password")
     if cursor.at != len(data):
         raise cursor.wrong("payload", f"must end with its packet ({len(data) - cursor.at} left)")
     user = None if user is None else kept(user)
-    return Client(kept(id_), user, version, keep_alive_s)
+    credentials = blake2b(words, digest_size=16).digest() if method is None else None
+    return Client(kept(id_), user, version, keep_alive_s, credentials)
 
 
 class Connack(NamedTuple):

@@ -94,7 +94,7 @@ def test_frames_that_gmqtt_writes_are_read(
         expected.append(aliases[alias] if alias is not None else topic)
     reader = checked("mqtt", packets, expected, at)
     assert reader.client is not None
-    assert reader.client == ("client", "user", version, keep_alive)
+    assert reader.client[:4] == ("client", "user", version, keep_alive)
 
 
 @given(

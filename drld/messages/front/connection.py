@@ -246,23 +246,21 @@ class Connection:
         if self._opening is not None:
             self._opening.succeed()
 
-    def followed(self) -> None:
+    def followed(self, *, same: bool) -> None:
         """See `Successive.followed`."""
-        if self.client.read_last(paused=self._share.paused):
+        if same and self.client.read_last(paused=self._share.paused):
             self._note("taken_over", "another connection has come with its identifier")
         self.look()
 
-    def give_way(self) -> bool:
+    def give_way(self) -> None:
         """See `Successive.give_way`."""
         if self._frames is not None:
             # What has come meanwhile is read only now.
             later = self.client.receive(STRANGER_BYTES) or ()
             self._frames = more_than_connect(chain(self._frames, later))
-        if self._frames is not None:
-            return False
-        self.broker.phase = Phase.ENDED
-        self.look()
-        return True
+        if self._frames is None:
+            self.broker.phase = Phase.ENDED
+            self.look()
 
     def look(self) -> None:
         """Settle at the end of this turn."""

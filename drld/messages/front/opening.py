@@ -77,7 +77,7 @@ class Opening:
         if lane.client is None and self._stream.reader.client is not None:
             lane.client = self._stream.reader.client
             self._behind = shared.succession.join(self._connection, lane.client)
-            if self._behind:
+            if self._behind and shared.succession.trusts(self._connection):
                 self._patience.opened()
         if self._behind:
             return (frame,)

@@ -47,8 +47,38 @@ def test_a_client_says_what_it_is(version: int) -> None:
     will = (b"\0" * (version == 5), text(b"will"), text(b"\xff"))
     fields = b"".join((*will, text("jürgen".encode()), text(b"\xff\0")))
     (frame,) = reader.feed(connect(version, 0xC6, fields))
-    assert (before, reader.client) == (None, Client("client", "jürgen", version, 60))
+    assert before is None
+    assert reader.client is not None
+    assert reader.client[:4] == ("client", "jürgen", version, 60)
     assert frame.place is Place.KEEPS
+
+
+def said(data: bytes) -> Client:
+    """The words of a client."""
+    reader = MqttReader()
+    list(reader.feed(data))
+    assert reader.client is not None
+    return reader.client
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_clients_have_the_same_credentials_only_if_they_say_so(version: int) -> None:
+    first = said(connect(version, 0xC2, text(b"a") + text(b"b")))
+    assert first.same_credentials(said(connect(version, 0xC2, text(b"a") + text(b"b"))))
+    for flags, fields in ((0xC2, (b"a", b"c")), (0xC2, (b"ab", b"")), (0x82, (b"a",)), (0x02, ())):
+        assert not first.same_credentials(
+            said(connect(version, flags, b"".join(map(text, fields))))
+        )
+    nobody = said(connect(version, 0x02, b""))
+    assert nobody.same_credentials(said(connect(version, 0x02, b"")))
+
+
+def test_a_client_that_authenticates_in_another_way_has_credentials_of_its_own() -> None:
+    method = b"\x15" + text(b"SCRAM")
+    fields = text(b"MQTT") + bytes([5, 2, 0, 60, len(method)]) + method + text(b"client")
+    client = said(bytes([0x10, len(fields)]) + fields)
+    assert client.id == "client"
+    assert not client.same_credentials(client)
 
 
 def test_a_bridge_of_mosquitto_is_a_client() -> None:

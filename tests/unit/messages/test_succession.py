@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import socket
+from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from hashlib import pbkdf2_hmac
+from pathlib import Path
 
+import pytest
 import trio
 
 from drld.messages.front.connection import Connection
 from drld.messages.front.patience import OPENING_NS
-from testbed.messages.servers import Server
+from testbed.messages.servers import Server, mosquitto
 from tests.brokers.front import Clients, Clock, Front, Observer, front, until
-from tests.brokers.raw_mqtt import DISCONNECT, RawClient, connect, publish
+from tests.brokers.raw_mqtt import DISCONNECT, PINGREQ, RawClient, connect, packet, publish, text
+from tests.local_daemons import ports
 from tests.unit.messages.made import attach, message_limit
 
 SLOW = message_limit("limited/#", rate=0.001, burst=1)
@@ -205,6 +212,108 @@ async def test_a_try_that_fails_lets_no_later_one_pass_before_the_messages(
         assert await last.receive() == (2, 0, b"\0\0")
         await observer.until(2)
         assert observer.numbers("limited/a") == [0, 1]
+        assert running.broker.journal.counts["undelivered"] == 0
+
+
+def connect_as(user: str, password: str) -> bytes:
+    """CONNECT of MQTT 3.1.1 with the identifier "same"."""
+    body = text("MQTT") + b"\4\xc2\0\0" + text("same") + text(user) + text(password)
+    return packet(0x10, body)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[Server]:
+    """A broker that accepts the user "known" alone."""
+    salt = bytes(12)
+    digest = pbkdf2_hmac("sha512", b"secret", salt, 101, 64)
+    passwords = tmp_path / "passwords"
+    passwords.write_text(f"known:$7$101${b64encode(salt).decode()}${b64encode(digest).decode()}\n")
+    passwords.chmod(0o600)
+    settings = f"allow_anonymous false\npassword_file {passwords}\n"
+    (port,) = ports(1, socket.SOCK_STREAM)
+    with mosquitto(tmp_path, port, settings) as running:
+        yield running
+
+
+async def known(running: Front, clients: Clients) -> RawClient:
+    """A client that the broker has accepted."""
+    client = await clients.dial(running)
+    await client.send(connect_as("known", "secret"))
+    assert await client.receive() == (2, 0, b"\0\0")
+    return client
+
+
+def waiting(running: Front) -> int:
+    """Connections whose CONNECT waits."""
+    return sum(it._frames is not None for it in running.broker.connections)
+
+
+async def test_a_stranger_with_the_identifier_of_a_client_takes_nothing_from_it(
+    strict: Server, clients: Clients
+) -> None:
+    """The broker would refuse the stranger, and leave the client alone."""
+    async with front(strict, "mqtt", SLOW) as running:
+        victim = await known(running, clients)
+        await victim.send(b"".join(publish("limited/a", b"x", 1, it) for it in (1, 2)))
+        await victim.acknowledged([1], 1)
+        stranger = await clients.dial(running)
+        await stranger.send(connect_as("known", "guess"))
+        await until(lambda: waiting(running) == 1)
+        await victim.send(publish("limited/a", b"x", 1, 3) + PINGREQ)
+        assert await victim.receive() == (13, 0, b"")
+        await running.until_waiting(2)
+        no_limit(running)
+        await victim.acknowledged([2, 3], 1)
+        assert await stranger.receive() == (2, 0, b"\0\5"), "CONNACK: not authorized"
+        assert running.broker.journal.counts["taken_over"] == 0
+
+
+async def test_a_stranger_neither_ends_nor_outlasts_a_try_of_the_client(
+    strict: Server, clients: Clients
+) -> None:
+    clock = Clock()
+    async with front(strict, "mqtt", SLOW, clock=clock) as running:
+        older = await known(running, clients)
+        await older.send(publish("limited/a", b"0") + publish("limited/a", b"1"))
+        await running.until_waiting(1)
+        await older.vanish()
+        again = await clients.dial(running)
+        await again.send(connect_as("known", "secret"))
+        await until(lambda: waiting(running) == 1)
+
+        def has(count: int) -> bool:
+            return waiting(running) == count
+
+        for number in range(TRIES):
+            stranger = await clients.dial(running)
+            await stranger.send(connect_as("known", f"guess {number % 2}"))
+            await until(lambda: len(running.broker.connections) >= 3)
+            await until(partial(has, 2 + min(number, 1)))
+            await stranger.vanish()
+        clock.ahead_ns += OPENING_NS
+        await until(lambda: len(running.broker.connections) == 2)
+        no_limit(running)
+        assert await again.receive() == (2, 0, b"\0\0")
+        assert running.broker.journal.counts["undelivered"] == 0
+
+
+async def test_a_stranger_that_has_been_refused_leaves_no_gap_in_the_order(
+    strict: Server, clients: Clients
+) -> None:
+    async with front(strict, "mqtt", SLOW) as running:
+        older = await known(running, clients)
+        stranger = await clients.dial(running)
+        await stranger.send(connect_as("known", "guess"))
+        assert await stranger.receive() == (2, 0, b"\0\5")
+        await stranger.vanish()
+        await until(lambda: len(running.broker.connections) == 1)
+        await older.send(publish("limited/a", b"0") + publish("limited/a", b"1"))
+        await running.until_waiting(1)
+        newer = await clients.dial(running)
+        await newer.send(connect_as("known", "secret"))
+        await until(lambda: waiting(running) == 1 or not running.datapath.waits(1).waiting)
+        no_limit(running)
+        assert await newer.receive() == (2, 0, b"\0\0")
         assert running.broker.journal.counts["undelivered"] == 0
 
 
