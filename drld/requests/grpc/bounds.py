@@ -24,14 +24,15 @@ from __future__ import annotations
 MAX_CALLS = 100
 """The most open calls: the least bound that RFC 9113 recommends. Calls are answered as they come,
 so few are open."""
-MAX_HEADER_BYTES = 8192
-"""The most bytes of headers, as in most servers; Envoy's calls have some hundred."""
+MAX_HEADER_BYTES = 65_536
+"""The most bytes of headers. Envoy's calls have some hundred; but where it traces, it adds headers
+of its client (`tracestate`), which may have 60 KiB."""
 MAX_MESSAGE_BYTES = 65_536
 """The most bytes of a message, as of bodies over HTTP/1.1: many times the largest descriptors."""
 MAX_HELD_BYTES = 4 * MAX_MESSAGE_BYTES
 """The most bytes of incomplete messages of one connection."""
-MAX_SILENT_BYTES = 2 * (16_384 + 9)
-"""The most bytes without a complete frame: a header block in two of the largest frames."""
+MAX_SILENT_BYTES = 5 * (16_384 + 9)
+"""The most bytes without a complete frame: a header block in five of the largest frames."""
 MAX_UNREAD_BYTES = 262_144
 """The most bytes of answers that a client has not read: some hundred answers of one connection."""
 CALL_S = 5.0

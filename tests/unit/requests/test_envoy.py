@@ -21,6 +21,16 @@ from .made import bucket, limit, limited, of_plan
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "requests-envoy.md"
 ENVOY = Path(sys.prefix, "bin", "envoy")
 BODY = b"through"
+TRACING = """
+          tracing:
+            provider:
+              name: envoy.tracers.opentelemetry
+              typed_config:
+                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
+                grpc_service: { envoy_grpc: { cluster_name: drld } }
+                service_name: proxy
+"""
+"""With it, Envoy's questions have headers of its clients."""
 
 
 async def backend(stream: trio.SocketStream) -> None:
@@ -45,6 +55,7 @@ def configuration(open_port: int, closed_port: int, drld: int, application: int)
             f"                    - remote_address: {{}}\n{token}{again}",
         ),
         ("          http_filters:\n", f"{charge}          http_filters:\n"),
+        ("          route_config:\n", f"{TRACING}          route_config:\n"),
         ("timeout: 0.05s", "timeout: 60s"),
         ("port_value: 8099", f"port_value: {drld}"),
         ("port_value: 8080", f"port_value: {application}"),
@@ -100,6 +111,9 @@ async def test_envoy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
                 # Nothing that a client sends gets around the limit.
                 for token in (b"x" * 5000, b"\xff\xfe", b"x" * 64, b"short", b"x" * 40_000):
                     assert (await get(x_token=token)).status_code == 429
+                parent = b"00-%s-%s-01" % (b"a" * 32, b"b" * 16)
+                traced = {"traceparent": parent, "tracestate": b"a=" + b"x" * 50_000}
+                assert (await get(**traced)).status_code == 429
                 assert (await get(plan="paid", x_token=b"x" * 5000)).status_code == 200
                 # What has been sent is charged after each answer.
                 charged = 0
