@@ -153,10 +153,9 @@ class Replica:
             one.add(key, news)
         if self._frequency is None:
             return []
-        due = [
-            (peer, {key: one.news[key]})
-            for peer, one in self.pending.items() if self._frequency.due(one.news[key], now_ns)
-        ]  # fmt: skip
+        # A peer that is behind is told everything later.
+        waiting = [(peer, one.news[key]) for peer, one in self.pending.items() if key in one.news]
+        due = [(peer, {key: its}) for peer, its in waiting if self._frequency.due(its, now_ns)]
         return self._messages(due, now_ns)
 
     def _speak(self, key: Key, row: Bucket, now_ns: int) -> Outgoing:

@@ -172,6 +172,20 @@ def test_a_peer_without_the_limit_is_told_in_vain_for_some_time_only() -> None:
     assert all(it.keyed.limits[1].replica.settled for it in fleet.limiters)
 
 
+def test_a_queue_decides_while_a_peer_has_no_such_limit() -> None:
+    text = KEYED.replace("1/min", "10/s").replace("burst = 20", 'burst = 20\nbucket = "queue"')
+    fleet = Fleet(3, text=text)
+    one, two, without = fleet.limiters
+    without.follow(KEYED.replace("id = 1", "id = 2"))
+    for _ in range(110):
+        assert one.ask("alice").admitted
+        fleet.run(200)
+    assert one.keyed.limits[1].replica.pending["l2"].behind
+    assert one.ask("alice", 15).admitted
+    fleet.run(200)
+    assert two.level("alice") == one.level("alice") == 13
+
+
 def test_peers_come_and_go_by_reload() -> None:
     fleet = Fleet(3)
     fleet.limiters[0].ask("alice", 12)
