@@ -112,8 +112,8 @@ async def test_envoy_asks_before_it_passes_a_request_on(tmp_path: Path) -> None:
                 for token in (b"x" * 5000, b"\xff\xfe", b"x" * 64, b"short", b"x" * 40_000):
                     assert (await get(x_token=token)).status_code == 429
                 parent = b"00-%s-%s-01" % (b"a" * 32, b"b" * 16)
-                traced = {"traceparent": parent, "tracestate": b"a=" + b"x" * 50_000}
-                assert (await get(**traced)).status_code == 429
+                state = b"a=" + b"x" * 50_000
+                assert (await get(traceparent=parent, tracestate=state)).status_code == 429
                 assert (await get(plan="paid", x_token=b"x" * 5000)).status_code == 200
                 # What has been sent is charged after each answer.
                 charged = 0
