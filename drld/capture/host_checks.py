@@ -84,9 +84,9 @@ def in_use(report: DatapathReport) -> Iterator[Finding]:
     if counters.get("reattached"):
         yield remark(
             check,
-            f"programs were attached again {counters['reattached']} times",
+            f"programs or rules were put back {counters['reattached']} times",
             "packets may have passed unlimited for up to a second each time",
-            "journalctl -u drld | grep 'attached again'; bpftool net",
+            "journalctl -u drld | grep again",
         )
 
 

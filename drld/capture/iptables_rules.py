@@ -78,18 +78,18 @@ def iptables_install(
     Our jump comes last in the built-in chain, so that rules that mark packets come first, and a
     packet that drld accepts has passed all other rules. Empty if there is nothing to do.
     """
-    relevant = [hook for hook in hooks if family in hook.families]
-    wanted = {
-        point: [
-            f"-A {iptables_chain(limiter, point)} {_iptables_match(hook, family, own)} -j NFQUEUE"
-            f" --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
-            for hook in relevant
-            for place, own in hook.places()
-            if place is point
-        ]
-        for point in Point
-    }
-    return _iptables_exchange(limiter, wanted, states)
+    return _iptables_exchange(limiter, _iptables_wanted(limiter, hooks, queue, family), states)
+
+
+def iptables_complete(
+    limiter: str, hooks: Iterable[Hook], family: int, states: Mapping[Point, ChainState]
+) -> bool:
+    """Whether the limiter's chains have as many rules as these hooks need, and are reached."""
+    wanted = _iptables_wanted(limiter, hooks, 0, family)
+    return all(
+        len(state.rules) == len(wanted[point]) and (state.jumps > 0 or not wanted[point])
+        for point, state in states.items()
+    )
 
 
 def iptables_put_back(
@@ -100,6 +100,23 @@ def iptables_put_back(
         return ""
     reached = {point: state.rules if state.jumps else () for point, state in before.items()}
     return _iptables_exchange(limiter, reached, states)
+
+
+def _iptables_wanted(
+    limiter: str, hooks: Iterable[Hook], queue: int, family: int
+) -> dict[Point, list[str]]:
+    """The rules of each of the limiter's chains."""
+    relevant = [hook for hook in hooks if family in hook.families]
+    return {
+        point: [
+            f"-A {iptables_chain(limiter, point)} {_iptables_match(hook, family, own)} -j NFQUEUE"
+            f" --queue-num {queue}{' --queue-bypass' if hook.bypass else ''}"
+            for hook in relevant
+            for place, own in hook.places()
+            if place is point
+        ]
+        for point in Point
+    }
 
 
 def _iptables_exchange(

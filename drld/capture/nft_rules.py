@@ -64,6 +64,13 @@ def nft_install(limiter: str, hooks: Iterable[Hook], queue: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def nft_complete(limiter: str, hooks: Iterable[Hook], listed: str) -> bool:
+    """Whether the limiter's table, as `nft list table` prints it, has as many rules as these hooks
+    need."""
+    wanted = nft_install(limiter, hooks, 0).count("\nadd rule ")
+    return len(re.findall(r"\bqueue (?:num|to|flags) ", listed)) == wanted
+
+
 def _nft_points(hooks: Iterable[Hook]) -> list[Point]:
     wanted = {point for hook in hooks for point, _ in hook.places()} | set(TABLES["mangle"])
     return [point for point in KERNEL_HOOKS if point in wanted]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,8 @@ from .packets import (
     only,
     send_udp,
 )
-from .topology import Topology
+from .remote import RemoteNfqueueDatapath
+from .topology import Topology, wait_for
 
 
 def test_rules_of_others_stay_as_they_are(topology: Topology, start: Start) -> None:
@@ -257,3 +260,69 @@ def test_a_failed_reload_changes_nothing(
     switch.unlink()
     datapath.detach()
     assert our_rules(topology) == []
+
+
+def reattached(datapath: RemoteNfqueueDatapath) -> int:
+    """How often rules were put back, after another tick."""
+    datapath.flush()
+    return datapath.counters()["reattached"]
+
+
+def test_rules_that_another_program_removes_are_put_back(
+    topology: Topology, start: Start, firewall: str
+) -> None:
+    """A restart of the service nftables flushes all rules of the host."""
+    datapath = start()
+    datapath.attach((limit(1, "out0"), only(4)), (limit(2, "in0"), UNLIMITED))
+    installed = sorted(our_rules(topology))
+    flushes = [["nft", "flush", "ruleset"]]
+    if firewall == "iptables":
+        flushes += [["iptables", "-t", "mangle", "-F", "PREROUTING"]]
+    for flush in flushes:
+        before = datapath.counters()["reattached"]
+        topology.run("limiter", *flush)
+        assert sorted(our_rules(topology)) != installed
+        count = wait_for(partial(reattached, datapath), partial(operator.lt, before))
+        assert count == before + 1
+        assert sorted(our_rules(topology)) == installed
+    with topology.capture() as capture:
+        send_udp(topology, SINK[4], 7)
+        assert datapath.wait(1, 7).forwarded_items == 4
+        assert datapath.wait(2, 7).arrived_items == 7
+        assert len(capture.wait(4)) == 4
+    datapath.detach()
+    assert our_rules(topology) == []
+
+
+def test_rules_that_cannot_be_put_back_are_tried_again(
+    topology: Topology, start: Start, firewall: str, tmp_path: Path
+) -> None:
+    switch = refusing_tools(tmp_path, last_tool(firewall))
+    datapath = start(environment=before_the_hosts(tmp_path))
+    datapath.attach((limit(1, "out0"), only(2)))
+    installed = sorted(our_rules(topology))
+    switch.touch()
+    topology.run("limiter", "nft", "flush", "ruleset")
+    assert reattached(datapath) == 0
+    assert sorted(our_rules(topology)) != installed
+    switch.unlink()
+    assert wait_for(lambda: reattached(datapath), lambda seen: seen == 1) == 1
+    assert sorted(our_rules(topology)) == installed
+    send_udp(topology, SINK[4], 5)
+    assert datapath.wait(1, 5).forwarded_items == 2
+
+
+def test_rules_of_others_that_go_are_no_reason_to_put_back_ours(
+    topology: Topology, start: Start, firewall: str
+) -> None:
+    plant_other_rules(topology)
+    datapath = start()
+    datapath.attach((limit(1, "out0"), UNLIMITED))
+    installed = our_rules(topology)
+    for tool in ("iptables", "ip6tables"):
+        topology.run("limiter", tool, "-t", "mangle", "-D", "POSTROUTING", "-j", "theirs")
+    topology.run("limiter", "nft", "delete table inet drld-lim10")
+    assert reattached(datapath) == 0
+    assert [line for line in our_rules(topology) if "lim1-" in line] == [
+        line for line in installed if "lim1-" in line
+    ]

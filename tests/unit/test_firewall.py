@@ -62,6 +62,50 @@ def test_nft_runs_one_transaction() -> None:
     assert host.commands == [("nft -f -", nft_install("lim1", SETS, 17))]
 
 
+@pytest.mark.parametrize("queue", ["num 17", "num 17 bypass", "to 17", "flags bypass to 17"])
+def test_nft_sees_that_rules_are_missing(queue: str) -> None:
+    """The words are those of nft 1.0.6, and of later versions."""
+    table = [
+        "table inet drld-lim1 {",
+        "\tchain in {",
+        "\t\ttype filter hook prerouting priority -149; policy accept;",
+        f'\t\tiifname "eth0" queue {queue}',
+        "\t}",
+        "\tchain out {",
+        f'\t\toifname "eth1" ip daddr {{ 10.9.2.0/24 }} queue {queue}',
+        f'\t\toifname "eth1" ip6 daddr {{ fd00::/64 }} queue {queue}',
+        "\t}",
+        "}",
+    ]
+    for listed, complete in ((table, True), (table[:6] + table[7:], False), ([], False)):
+        answers = {
+            "nft list tables": "table inet drld-lim1\n",
+            "nft list table inet drld-lim1": "\n".join(listed),
+        }
+        assert NftFirewall("lim1", FakeHost(dict(answers)).run).complete(SETS) is complete
+    assert not NftFirewall("lim1", FakeHost().run).complete(SETS)
+
+
+@pytest.mark.parametrize(
+    ("without", "complete"),
+    [
+        ("nothing", True),
+        ("-A POSTROUTING -j drld-lim1-out\n", False),
+        (f"{SETS_RULE}\n", False),
+        (f":drld-lim1-out - [0:0]\n-A POSTROUTING -j drld-lim1-out\n{SETS_RULE}\n", False),
+    ],
+)
+def test_iptables_sees_that_rules_are_missing(without: str, complete: bool) -> None:
+    saved = SAVED.replace(
+        "COMMIT", f":drld-lim1-out - [0:0]\n-A POSTROUTING -j drld-lim1-out\n{SETS_RULE}\nCOMMIT"
+    )
+    answers: dict[str, str | DatapathError] = {
+        "iptables-save": saved.replace(without, ""),
+        "ip6tables-save": saved,
+    }
+    assert IptablesFirewall("lim1", FakeHost(answers).run).complete(SETS) is complete
+
+
 def test_nft_releases_by_a_transaction_of_its_own() -> None:
     host = FakeHost()
     NftFirewall("lim1", host.run).release()

@@ -82,7 +82,8 @@ class Arrival:
         self._program: Program | None = None
         self._attachment: Attachment | None = None
         self._socket: socket.socket | None = None
-        self._hooks: Sequence[Hook] = ()
+        self.hooks: Sequence[Hook] = ()
+        """The hooks with installed rules."""
         self._in_force = False
         """Whether rules are installed. Before that, a dead daemon's programs must stay."""
         self._stamping: dict[int, str] = {}
@@ -156,7 +157,7 @@ class Arrival:
                 error,
                 extra=event("timestamps.fallback", reason=str(error)),
             )
-        self._hooks = hooks
+        self.hooks = hooks
         self._follow_interfaces()
         if not self._in_force:
             self._in_force = True
@@ -230,7 +231,7 @@ class Arrival:
         """A phrase for an operator: the time at which packets are charged, and the reason."""
         late = [
             hook.interface
-            for hook in self._hooks
+            for hook in self.hooks
             if hook.direction is Direction.OUT and not hook.stamped
         ]
         if self.source == READ:
@@ -253,8 +254,8 @@ class Arrival:
             there = socket.if_nameindex()
         except OSError:
             return  # perhaps no descriptor is free; the next call tries again
-        coming_in = {hook.interface for hook in self._hooks if hook.direction is Direction.IN}
-        anywhere = any(hook.stamped for hook in self._hooks)
+        coming_in = {hook.interface for hook in self.hooks if hook.direction is Direction.IN}
+        anywhere = any(hook.stamped for hook in self.hooks)
         wanted = {
             index: name
             for index, name in there

@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from random import Random
+from typing import TypeVar
 
 import netfilterqueue
 
@@ -38,6 +39,7 @@ from drld.capture.gate import Gate, marks
 from drld.capture.nfqueue.arrival import Arrival
 from drld.capture.nfqueue.firewall import Firewall, choose, others_on, remove_leftovers
 from drld.capture.nfqueue.packet_queue import QUEUE_PACKETS, TURN, PacketQueue
+from drld.capture.nfqueue.rule_news import RuleNews
 from drld.capture.queue_hooks import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.cleaning import cleaning_up
@@ -52,10 +54,13 @@ from drld.spec import LimitSpec
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _IN, _OUT = Direction.IN, Direction.OUT
 _HOOKS_IN = (0, 1)  # prerouting, local input; at the other hooks a packet has an outgoing interface
 _GONE = (errno.ENXIO, errno.ENODEV)
 _NAMES_LIVE_NS = 1_000_000_000
+_LOOK_NS = 1_000_000_000
 _INSTALL_POLL_S = 0.005
 
 
@@ -66,6 +71,8 @@ class _Session:
     firewall: Firewall
     queue: PacketQueue
     reason: str
+    news: RuleNews | None
+    """None: the kernel does not report removed rules."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -106,8 +113,13 @@ class NfqueueDatapath:
         self._arrival = Arrival(limiter_name, timestamps, clock, wall, attachment)
         self._gate = Gate(rng)
         self._session: _Session | None = None
+        self._limits: Sequence[LimitSpec] = ()
         self._errors = 0
         self._overflow = 0
+        self._reattached = 0
+        self._suspected = self._unlimited = False
+        """Whether rules may be missing; whether they are, and could not be put back."""
+        self._look_ns = 0
         self._interfaces: dict[int, str] = {}
         self._earlier: dict[int, str] = {}
         """The names before the last refresh, for a host without free descriptors."""
@@ -125,6 +137,7 @@ class NfqueueDatapath:
             self._reinstall(self._session, specs)
             now_ns = self._settled_ns(now_ns)
         self._gate.replace(pairs, now_ns)
+        self._limits = specs
         if not self._gate.marks:
             # Short copies only save time, so a refusal must not fail the reload.
             with contextlib.suppress(DatapathError):
@@ -155,11 +168,12 @@ class NfqueueDatapath:
         """See `Datapath.flush`; the records are in force since `program`."""
         self._settled_ns(now_ns)
         self._arrival.follow(now_ns)
+        self._watch_rules(self._attached(), now_ns)
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`.
 
-        The names are those of `gate.Counts`, `overflow`, `errors`, and those of
+        The names are those of `gate.Counts`, `overflow`, `errors`, `reattached`, and those of
         `Arrival.counters`.
         """
         if self._session is not None:
@@ -168,6 +182,7 @@ class NfqueueDatapath:
             **asdict(self._gate.counts),
             "overflow": self._overflow,
             "errors": self._errors,
+            "reattached": self._reattached,
             **self._arrival.counters(),
         }
 
@@ -187,6 +202,8 @@ class NfqueueDatapath:
             self._overflow = session.queue.dropped()
             self._session = None
             session.queue.close()
+            if session.news is not None:
+                session.news.close()
 
     # What only this datapath does
 
@@ -238,6 +255,9 @@ class NfqueueDatapath:
             queue = PacketQueue(self._queue_wanted, self._limiter_name, self._verdict)
             undo.callback(queue.close)
             undo.callback(self._arrival.stop)
+            news = self._rule_news(firewall)
+            if news is not None:
+                undo.callback(news.close)
             _copy_for(queue, limits)
             self._arrival.start()
             self._arrival.install(limits, lambda hooks: firewall.install(hooks, queue.number))
@@ -245,7 +265,7 @@ class NfqueueDatapath:
         remove_leftovers(firewall, self._limiter_name)
         with cleaning_up():
             OtherLimiters().log(others_on(limits, firewall.others()))
-        return _Session(firewall, queue, reason)
+        return _Session(firewall, queue, reason, news)
 
     def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> None:
         plan(limits)  # as in `_start`
@@ -253,18 +273,59 @@ class NfqueueDatapath:
         self._arrival.install(limits, partial(self._install, session))
 
     def _install(self, session: _Session, hooks: Sequence[Hook]) -> None:
-        """Exchange the rules in a thread, and judge packets meanwhile by the old limits.
+        """Exchange the rules. The new limits hold from `Gate.replace` on, for every packet judged
+        after it."""
+        self._meanwhile(
+            session.queue, partial(session.firewall.install, hooks, session.queue.number)
+        )
 
-        With thousands of prefixes the tools take longer than the queue can wait. The new limits
-        hold from `Gate.replace` on, for every packet judged after it.
+    def _meanwhile(self, queue: PacketQueue, run: Callable[[], T]) -> T:
+        """Run the tools in a thread, and judge packets meanwhile by the limits in force.
+
+        With thousands of prefixes the tools take longer than the queue can wait.
         """
-        queue = session.queue
         with ThreadPoolExecutor(1, thread_name_prefix="firewall") as executor:
-            installed = executor.submit(session.firewall.install, hooks, queue.number)
-            while not installed.done():
+            running = executor.submit(run)
+            while not running.done():
                 if queue.waiting(_INSTALL_POLL_S):
                     self._turn(queue)
-        installed.result()
+        return running.result()
+
+    def _rule_news(self, firewall: Firewall) -> RuleNews | None:
+        if firewall.name == "none":
+            return None  # the rules are the operator's
+        with contextlib.suppress(DatapathError):  # a kernel without nf_tables
+            return RuleNews(self._limiter_name)
+        return None
+
+    def _watch_rules(self, session: _Session, now_ns: int) -> None:
+        """Put rules back that another program has removed."""
+        if session.news is not None and session.news.removed():
+            self._suspected = True
+        if not self._suspected or now_ns < self._look_ns:
+            return
+        self._look_ns = now_ns + _LOOK_NS
+        try:
+            if not self._meanwhile(
+                session.queue, partial(session.firewall.complete, self._arrival.hooks)
+            ):
+                self._reinstall(session, self._limits)
+                self._reattached += 1
+                log.warning(
+                    "firewall rules were flushed, and are there again",
+                    extra=event("firewall.reattached"),
+                )
+        except DatapathError as error:
+            if not self._unlimited:
+                log.error(
+                    "not limited: firewall rules were flushed, and cannot be put back: %s; "
+                    "drld keeps trying",
+                    error,
+                    extra=event("firewall.unlimited", reason=str(error)),
+                )
+            self._unlimited = True
+        else:
+            self._suspected = self._unlimited = False
 
     def _turn(self, queue: PacketQueue) -> int:
         now_ns = self._clock()

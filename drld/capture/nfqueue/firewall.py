@@ -14,12 +14,14 @@ from typing import ClassVar
 
 from drld.capture.iptables_rules import (
     ChainState,
+    iptables_complete,
     iptables_install,
     iptables_others,
     iptables_put_back,
     iptables_state,
 )
 from drld.capture.nft_rules import (
+    nft_complete,
     nft_install,
     nft_interfaces,
     nft_others,
@@ -112,6 +114,14 @@ class Firewall(ABC):
             DatapathError: the tool refuses; the old rules stay.
         """
 
+    @abstractmethod
+    def complete(self, hooks: Sequence[Hook]) -> bool:
+        """Whether all rules of these hooks are there: another program may have removed them.
+
+        Raises:
+            DatapathError: the tool refuses.
+        """
+
     def release(self) -> None:
         """Send no more packets to the queue, without losing those that wait in it.
 
@@ -146,6 +156,14 @@ class NftFirewall(Firewall):
         """Replace the table's rules in one transaction (`Firewall.install`)."""
         self._run(["nft", "-f", "-"], nft_install(self._limiter, hooks, queue))
 
+    def complete(self, hooks: Sequence[Hook]) -> bool:
+        """Whether the table has all rules (`Firewall.complete`)."""
+        return self._has_table() and nft_complete(
+            self._limiter,
+            hooks,
+            self._run(["nft", "list", "table", "inet", nft_table(self._limiter)], ""),
+        )
+
     def release(self) -> None:
         """Remove the rules, and leave the chains.
 
@@ -166,9 +184,12 @@ class NftFirewall(Firewall):
 
     def remove(self) -> None:
         """Remove the table if the kernel has it (`Firewall.remove`)."""
-        tables = self._run(["nft", "list", "tables"], "").splitlines()
-        if f"table inet {nft_table(self._limiter)}" in tables:
+        if self._has_table():
             self._run(["nft", "-f", "-"], nft_remove(self._limiter))
+
+    def _has_table(self) -> bool:
+        tables = self._run(["nft", "list", "tables"], "").splitlines()
+        return f"table inet {nft_table(self._limiter)}" in tables
 
 
 class IptablesFirewall(Firewall):
@@ -184,6 +205,13 @@ class IptablesFirewall(Firewall):
                 undo.callback(self._put_back, tool, before)
                 self._restore(tool, iptables_install(self._limiter, hooks, queue, family, before))
             undo.pop_all()
+
+    def complete(self, hooks: Sequence[Hook]) -> bool:
+        """Whether the chains of each family have all rules (`Firewall.complete`)."""
+        return all(
+            iptables_complete(self._limiter, hooks, family, self._state(tool))
+            for tool, family in self._tools()
+        )
 
     def remove(self) -> None:
         """Remove the chains of each family (`Firewall.remove`)."""
@@ -230,6 +258,10 @@ class ManualFirewall(Firewall):
             operator_rules(self._limiter, hooks, queue),
             extra=event("firewall.wanted", queue=queue),
         )
+
+    def complete(self, hooks: Sequence[Hook]) -> bool:  # noqa: ARG002 -- the operator's rules
+        """Leave the operator's rules to the operator."""
+        return True
 
     def remove(self) -> None:
         """Leave the operator's rules to the operator."""

@@ -27,6 +27,6 @@ PANELS = Panels(
     faults={
         "overflow": "the packet queue overflowed",
         "errors": "packets could not be judged",
-        "reattached": "a program was missing on its interface, and was put back",
+        "reattached": "a program or rules were missing, and were put back",
     },
 )
