@@ -18,6 +18,9 @@ Repeated messages. With MQTT 3.1.1 a client may repeat a message in one connecti
 ignores that for QoS 2 until PUBREL. A repetition that has waited would come behind PUBREL, and be a
 new message. So the reader leaves it out: the first one will be acknowledged. gmqtt repeats messages
 without the DUP flag when it has sent them before CONNACK. The reader knows these by their content.
+MQTT 5 permits no repetitions, but gmqtt makes the same. There a broker may have ended the exchange
+by a reason, and then the identifier belongs to a new message. So the reader leaves nothing out, and
+PUBREL keeps its place behind the repetition.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ class MqttReader:
         "_known",
         "_max_frame",
         "_needed",
+        "_repeated",
         "_rest",
         "_topics",
         "_unreleased",
@@ -99,7 +103,9 @@ class MqttReader:
         self._dropped: set[int] = set()
         """The identifiers of dropped messages of QoS 2 that wait for PUBREL."""
         self._unreleased: dict[int, int] = {}
-        """The hashes of messages of QoS 2 without PUBREL by their identifiers (MQTT 3.1.1)."""
+        """The messages of QoS 2 without PUBREL by their identifiers: hashes (MQTT 3.1.1), or 0."""
+        self._repeated: set[int] = set()
+        """The identifiers of those that have come again (MQTT 5)."""
 
     @property
     def held(self) -> int:
@@ -174,12 +180,15 @@ class MqttReader:
         at = body(data)
         at += 2 + (data[at] << 8 | data[at + 1])
         identifier = data[at : at + 2]
+        number = int.from_bytes(identifier, "big")
         assert self.client is not None
         if self.client.version == MQTT_5:
+            self._unreleased.pop(number, None)
+            self._repeated.discard(number)
             return (b"\x40\x03" if qos == 1 else b"\x50\x03") + identifier + QUOTA_EXCEEDED
         if qos == 1:
             return b"\x40\x02" + identifier
-        self._dropped.add(int.from_bytes(identifier, "big"))
+        self._dropped.add(number)
         return b"\x50\x02" + identifier
 
     def _publish(self, frame: bytes, at: int, end: int) -> Frame:
@@ -197,15 +206,14 @@ class MqttReader:
                 raise FrameError("PUBLISH.qos: must be 0, 1 or 2 (got 3)")
             if not identifier:
                 raise FrameError("PUBLISH.packet_id: must be at least 1 (got 0)")
-            if qos == 2 and self.client.version != MQTT_5 and at <= len(frame):  # type: ignore[union-attr]  # CONNECT has come
-                # The client repeats a message, as it has not seen the acknowledgement yet.
-                if identifier in self._dropped:
-                    return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
-                content, before = hash(frame[1:]), self._unreleased.get(identifier)
-                if before is not None and (flags & 8 or before == content):
-                    return Frame(b"", end, None, _OVERTAKES)
-                if before is not None or len(self._unreleased) < MAX_UNRELEASED:
-                    self._unreleased[identifier] = content
+            if qos == 2 and at <= len(frame):
+                if self.client.version == MQTT_5:  # type: ignore[union-attr]  # CONNECT has come
+                    if identifier in self._unreleased:
+                        self._repeated.add(identifier)
+                    elif len(self._unreleased) < MAX_UNRELEASED:
+                        self._unreleased[identifier] = 0
+                elif (repetition := self._repetition(frame, at, identifier, end)) is not None:
+                    return repetition
         elif flags & 8:
             raise FrameError("PUBLISH.dup: must be 0 with QoS 0 (got 1)")
         alias = expiry_at = 0
@@ -221,6 +229,20 @@ class MqttReader:
         if not topic.text:
             raise FrameError("PUBLISH.topic: must not be empty")
         return _make((frame, end, topic, _KEEPS, alias, b"", expiry_at))
+
+    def _repetition(self, frame: bytes, at: int, identifier: int, end: int) -> Frame | None:
+        """The frame for a message of QoS 2 and MQTT 3.1.1 that the client repeats; None: it is new.
+
+        The client has not seen the acknowledgement yet, whose identifier ends at `at`.
+        """
+        if identifier in self._dropped:
+            return Frame(b"", end, None, _OVERTAKES, 0, b"\x50\x02" + frame[at - 2 : at])
+        content, before = hash(frame[1:]), self._unreleased.get(identifier)
+        if before is not None and (frame[0] & 8 or before == content):
+            return Frame(b"", end, None, _OVERTAKES)
+        if before is not None or len(self._unreleased) < MAX_UNRELEASED:
+            self._unreleased[identifier] = content
+        return None
 
     def _alias(self, cursor: Cursor, topic: Topic) -> tuple[int, Topic]:
         """The alias of a PUBLISH, and its topic."""
@@ -273,6 +295,9 @@ class MqttReader:
                 self._dropped.remove(identifier)
                 completed = b"\x70\x02" + frame[at : at + 2]
                 return Frame(b"", end, None, _OVERTAKES, 0, completed)
+            if identifier in self._repeated:
+                self._repeated.remove(identifier)
+                return Frame(frame, end, None, _KEEPS)
         return Frame(frame, end, None, _PLACES.get(kind, _KEEPS))
 
     def _check_size(self, head: bytes, size: int) -> None:

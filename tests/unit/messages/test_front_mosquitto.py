@@ -231,6 +231,32 @@ async def test_a_message_that_expires_while_it_waits_is_not_delivered(
         assert running.datapath.counters()["messages_expired"] == 1
 
 
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_message_of_qos_2_that_its_client_repeats_comes_once(
+    server: Server, observer: Observer, clients: Clients, version: int
+) -> None:
+    """As gmqtt does with what is published while it connects; the repetition waits."""
+    limit, none = message_limit("limited/#", rate=0.001, burst=1), b"\0" * (version == 5)
+    async with front(server, "mqtt", limit) as running:
+        client = await clients.dial(running)
+        await client.send(connect("one", version=version))
+        assert await client.receive() is not None
+        await client.send(publish("limited/a", none + b"0", 2, 7) * 2)
+        assert await client.receive() == (5, 0, b"\0\7")
+        await client.send(packet(0x62, b"\0\7") + PINGREQ)
+        while (got := await client.receive()) != (13, 0, b""):
+            assert got == (7, 0, b"\0\7"), "MQTT 3.1.1: nothing of it waits"
+        raised(running, 1000)
+        await client.send(publish("limited/a", none + b"1", 2, 8))
+        while (got := await client.receive()) != (7, 0, b"\0\x08"):
+            assert got is not None
+            if got.kind == 5:
+                await client.send(packet(0x62, got.body[:2]))
+        await client.send(publish("free", none + b"2"))
+        heard = await observer.until(3)
+        assert [it.payload for it in heard] == [b"0", b"1", b"2"]
+
+
 async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(
     server: Server, observer: Observer, clients: Clients
 ) -> None:

@@ -227,11 +227,28 @@ def test_another_message_with_a_used_identifier_is_left_to_the_broker() -> None:
     assert [one(reader, other).data for _ in range(2)] == [other, b""]
 
 
-def test_a_client_that_never_releases_its_messages_takes_bounded_memory() -> None:
-    reader = connected(4)
+def test_pubrel_of_mqtt_5_stays_behind_a_repetition_of_its_message() -> None:
+    reader = connected(5)
+    message, release = packet(0x34, text(b"a") + b"\0\7\0"), packet(0x62, b"\0\7")
+    places = [frame.place for frame in reader.feed(message * 2 + release + message + release)]
+    assert places[2::2] == [Place.KEEPS, Place.OVERTAKES]
+    (dropped, again, released) = reader.feed(message * 2 + release)
+    assert released.place is Place.KEEPS
+    for frame in (dropped, again):
+        reader.drop(frame)
+    (*_, released) = reader.feed(message + release)
+    assert released.place is Place.OVERTAKES
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_that_never_releases_its_messages_takes_bounded_memory(version: int) -> None:
+    reader = connected(version)
     for identifier in range(1, 65_536):
-        one(reader, packet(0x34, text(b"t"), identifier.to_bytes(2, "big")))
+        fields = text(b"t"), identifier.to_bytes(2, "big"), b"\0" * (version == 5)
+        for _ in range(2):
+            one(reader, packet(0x34, *fields))
     assert len(reader._unreleased) == MAX_UNRELEASED
+    assert len(reader._repeated) <= MAX_UNRELEASED
 
 
 def test_half_an_identifier_repeats_no_dropped_message() -> None:
