@@ -252,9 +252,8 @@ async def test_a_message_of_qos_2_that_its_client_repeats_comes_once(
             assert got is not None
             if got.kind == 5:
                 await client.send(packet(0x62, got.body[:2]))
-        await client.send(publish("free", none + b"2"))
-        heard = await observer.until(3)
-        assert [it.payload for it in heard] == [b"0", b"1", b"2"]
+        heard = await observer.until(2)
+        assert [it.payload for it in heard] == [b"0", b"1"]
 
 
 async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(
