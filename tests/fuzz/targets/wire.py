@@ -63,7 +63,8 @@ def check_update(update: Update) -> None:
     elif isinstance(update, PushsumUpdate):
         assert 0 <= update.epoch < 16
         assert 0 <= update.weight <= MAX_WEIGHT
-        assert (update.weight > 0) == (update.hears and update.limit_id != HEARTBEAT)
+        # A peer that is heard may have been given nothing yet in this epoch.
+        assert not update.weight or (update.hears and update.limit_id != HEARTBEAT)
     else:
         assert isinstance(update, TreeUpdate)
         assert update.value >= 0
