@@ -27,7 +27,8 @@ class MeshUpdate(Update):
 
 class _MeshCodec(UpdateCodec[MeshUpdate]):
     def write(self, update: MeshUpdate) -> tuple[tuple[int, ...], float]:
-        return (update.whole, update.rest is not None), update.rest or 0.0
+        rest = update.rest
+        return (update.whole, rest is not None), 0.0 if rest is None else rest
 
     def read_untrusted(
         self, common: tuple[int, int, Quantity, bool, float], flags: Mapping[str, int], last: Any
