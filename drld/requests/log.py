@@ -34,6 +34,8 @@ MAX_LINE = 65_536
 """The most bytes of a line: a longer line is damage."""
 NAMESPACE = "default"
 """The namespace of requests of an access log, if no word names one."""
+_MAX_DIGITS = 20
+"""The most digits of a size that are read: more than the largest has."""
 _NO_LOG = "must be a log of requests (JSON lines or an access log)"
 _ACCESS = re.compile(r'(\S+) \S+ (\S+) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" \d{3} (\d+|-)(?: .*)?')
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -98,7 +100,8 @@ def _request(number: int, line: bytes, words: Mapping[str, str]) -> tuple[int, R
 
 def _of_json(line: bytes, words: Mapping[str, str]) -> tuple[int, Request]:
     try:
-        value = json.loads(line)
+        # nginx writes bytes of its clients as they are.
+        value = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise InputError("must be a JSON object") from None
     if not isinstance(value, dict) or "t" not in value:
@@ -108,6 +111,9 @@ def _of_json(line: bytes, words: Mapping[str, str]) -> tuple[int, Request]:
     asked = {name: _number(name, it) for name, it in words.items() if name not in pairs} | value
     own = asked.get("descriptor", {})
     asked["descriptor"] = {**pairs, **own} if isinstance(own, dict) else own
+    if type(size := asked.get("bytes")) is int and size >= 0:
+        del asked["bytes"]
+        asked |= _size(size)
     (request,), _ = of_json(json.dumps(asked).encode(), "-")
     return time_ns, request
 
@@ -133,16 +139,21 @@ def _of_access(line: bytes, words: Mapping[str, str]) -> tuple[int, Request]:
                 pairs = dict(descriptor.check({**pairs, name: value}))
             except InputError:
                 continue
-    number = int(size) if size != "-" and len(size) < len(str(MAX_AMOUNT)) else 0
     question: dict[str, Any] = {
         "namespace": NAMESPACE,
         "caller": host.encode()[:MAX_CALLER_BYTES].decode(errors="ignore"),
-        **({"bytes": number} if number else {}),
+        **({} if size == "-" else _size(int(size[:_MAX_DIGITS]))),
         **{it: _number(it, words[it]) for it in words.keys() & set(descriptor.RESERVED)},
         "descriptor": pairs,
     }
     (request,), _ = of_json(json.dumps(question).encode(), "-")
     return time_ns, request
+
+
+def _size(number: int) -> dict[str, int]:
+    """Return the size of a request by that of its answer, which has no byte if the client went
+    before."""
+    return {"bytes": min(number, MAX_AMOUNT)} if number else {}
 
 
 def _time_ns(value: object) -> int:

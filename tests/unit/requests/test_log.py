@@ -62,6 +62,25 @@ def test_json_lines_name_all_of_a_request() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("answered", "size"), [(0, None), (1_500_000_000, 1_500_000_000), (3 << 30, 2**31 - 1)]
+)
+def test_answers_without_a_byte_and_large_ones_do_not_end_the_log(
+    answered: int, size: int | None
+) -> None:
+    """A client has gone before its answer; the format is that of docs/requests.md."""
+    line = json.dumps({"t": 1, "namespace": "api", "bytes": answered})
+    for text in (line, ACCESS.replace(" 512 ", f" {answered} ")):
+        ((_, request),) = read(text)
+        assert request.size == size
+
+
+def test_bytes_of_a_client_that_are_no_text_do_not_end_the_log() -> None:
+    line = json.dumps({"t": 1, "namespace": "api", "descriptor": {"user": "?"}}).encode()
+    ((_, request),) = read(line.replace(b"?", b"\xff\xfe"))
+    assert request.descriptor == {"user": "\ufffd\ufffd"}
+
+
 @pytest.mark.parametrize("written", ["2026-01-31T22:59:59Z", "2026-01-31 23:59:59,000+0100"])
 def test_times_of_iso_8601_are_read(written: str) -> None:
     assert read(json.dumps({"t": written, "namespace": "api"}))[0][0] == AT_NS
