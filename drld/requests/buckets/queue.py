@@ -181,8 +181,8 @@ class Queue(Bucket):
             del news[birth]
 
     def idle(self, now_ns: int) -> bool:
-        """See `Bucket.idle`."""
-        return not self._births
+        """See `Bucket.idle`: also with elements that are dead, and not removed yet."""
+        return self._dead(now_ns * self.policy.rate) == len(self._births)
 
     def everything(self) -> News:
         """See `Bucket.everything`."""

@@ -342,8 +342,10 @@ def test_a_limiter_alone_sends_nothing() -> None:
     assert fleet.network.sent == 0
 
 
-def test_drained_buckets_leave() -> None:
-    fleet = Fleet(2, text=KEYED.replace("1/min", "100/s"))
+@pytest.mark.parametrize("bucket", ["ledger", "queue"])
+def test_drained_buckets_leave(bucket: str) -> None:
+    text = KEYED.replace("burst = 20", f'burst = 20\nbucket = "{bucket}"')
+    fleet = Fleet(2, text=text.replace("1/min", "100/s"))
     fleet.ask_in_turn("alice", 40)
     fleet.run(15_000)
     assert not any(it.keyed.limits[1].replica.buckets for it in fleet.limiters)
