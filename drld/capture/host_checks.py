@@ -221,7 +221,7 @@ def other_limiters(found: Iterable[tuple[str, Direction, str]]) -> Iterator[Find
         yield wrong(
             f"interface {name} {direction.value}",
             f"{other} polices it too",
-            "a packet must pass the limits of both",
+            "a packet must pass the limits of both; with iptables, it meets those of one alone",
             "stop one of them; if it has no daemon, start one of its name once, and stop it",
         )
 

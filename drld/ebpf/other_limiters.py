@@ -21,6 +21,10 @@ _SOCKETS = Path("/proc/thread-self/net/unix")
 CLAIM = "drld/"
 """Beginning of the abstract socket that a running daemon holds, before the limiter's name."""
 
+BOTH = "a packet must pass the limits of both"
+ONE = "with iptables, a packet meets the limits of one of them alone"
+"""The effects of two limiters on an interface. A packet that one of them accepts leaves the
+built-in chain of iptables, so it never comes to the rules of the other."""
 
 NO_DAEMON = " without a daemon"
 """Words for a limiter whose daemon died and left its programs or rules."""
@@ -43,14 +47,17 @@ class OtherLimiters:
     def __init__(self) -> None:
         self._logged: set[tuple[str, Direction, str]] = set()
 
-    def log(self, found: Iterable[tuple[str, Direction, str]]) -> None:
-        """Log those of these that are new: interface, direction, and text about the limiter."""
+    def log(self, found: Iterable[tuple[str, Direction, str]], effect: str = BOTH) -> None:
+        """Log those of these that are new: interface, direction, and text about the limiter.
+
+        `effect` says what that means for a packet.
+        """
         there = set(found)
         for interface, direction, other in sorted(there - self._logged, key=str):
             name = printable(interface)
             log.warning(
-                "%s %s: %s polices it too: a packet must pass the limits of both",
-                *(name, direction.value, other),
+                "%s %s: %s polices it too: %s",
+                *(name, direction.value, other, effect),
                 extra=event("interface.shared", name, interface=name, other=other),
             )
         self._logged = there

@@ -112,6 +112,22 @@ def test_two_limiters_share_a_host(topology: Topology, start: Start) -> None:
         assert len(capture.wait(4)) == 4
 
 
+def test_two_limiters_share_an_interface(topology: Topology, start: Start, firewall: str) -> None:
+    """What one of them accepts leaves the built-in chain of iptables, and so passes the other."""
+    one, two = start("lim1"), start("lim2")
+    one.attach((limit(1, "out0", SINK[4]), only(6)))
+    two.attach((limit(1, "out0", SINK[4]), only(4)))
+    with topology.capture() as capture:
+        send_udp(topology, SINK[4], 10)
+        assert one.wait(1, 10).forwarded_items == 6
+        if firewall == "nft":
+            assert two.wait(1, 6).forwarded_items == 4
+            assert len(capture.wait(4)) == 4
+        else:
+            assert len(capture.wait(6)) == 6
+            assert two.total(1).arrived_items == 0
+
+
 def test_the_operator_may_install_the_rules(
     topology: Topology, start: Start, firewall: str
 ) -> None:

@@ -43,7 +43,7 @@ from drld.capture.nfqueue.rule_news import RuleNews
 from drld.capture.queue_hooks import Hook, plan
 from drld.ebpf.attachment import Attachment, attachment
 from drld.ebpf.cleaning import cleaning_up
-from drld.ebpf.other_limiters import OtherLimiters
+from drld.ebpf.other_limiters import BOTH, ONE, OtherLimiters
 from drld.errors import DatapathError
 from drld.log_event import event
 from drld.model import Enforcement, FlowId, FlowKey, Measurement
@@ -264,7 +264,8 @@ class NfqueueDatapath:
             undo.pop_all()
         remove_leftovers(firewall, self._limiter_name)
         with cleaning_up():
-            OtherLimiters().log(others_on(limits, firewall.others()))
+            effect = ONE if firewall.name == "iptables" else BOTH
+            OtherLimiters().log(others_on(limits, firewall.others()), effect)
         return _Session(firewall, queue, reason, news)
 
     def _reinstall(self, session: _Session, limits: Sequence[LimitSpec]) -> None:
