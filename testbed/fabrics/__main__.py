@@ -20,7 +20,7 @@ _OUT = Path("fabrics-out")
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A few small fleets: a preview, in a minute.")
+@click.option("--quick", is_flag=True, help="A few small fleets: a preview, in two minutes.")
 @click.option("--fabric", "fabrics", multiple=True, type=click.Choice(list(FABRICS)))
 @click.option("--limiters", "sizes", multiple=True, type=click.Choice([str(n) for n in SIZES]))
 @click.option(
