@@ -232,12 +232,12 @@ def add(its: Limits, /, tables_file: str | None, **options: Any) -> None:
 def set_keys(its: Limits, /, limit: str, **options: Any) -> None:
     """Change keys of the limit of this name or id; tokens and counters stay.
 
-    An option of its target, or --override, changes one field alone; without a value, as in
-    --client "", it takes the field away.
+    An option of its target changes one field alone; without a value, as in --client "", it takes
+    the field away. --override replaces the override of its key, rate and burst.
 
     \b
     drlctl limit set customer-a --rate 20mbit --save
-    drlctl limit set api-user --override user=bigco,rate=1000/s
+    drlctl limit set api-user --override user=bigco,rate=1000/s,burst=2000
     """
     if not (keys := _table(options)):
         raise click.UsageError("nothing to set: give an option such as --rate")
