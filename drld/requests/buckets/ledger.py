@@ -243,19 +243,17 @@ class Ledger(LedgerFloors):
     # A row's life
 
     def adopt(self, like: Bucket) -> None:
-        """See `Bucket.adopt`: interval and margin."""
+        """See `Bucket.adopt`: interval and margin. The open cell stays open, as another one in its
+        slot would have the same id."""
         assert isinstance(like, Ledger)
         if like._shape is not self._shape:
-            if self._count:
-                self._close()
+            self.halt()
             self._shape = like._shape
 
     def reconfigure(self, policy: Policy, now_ns: int) -> None:
         """See `Bucket.reconfigure`: starts move, so that the same number of tokens has come
-        since."""
+        since. The open cell stays open, as in `adopt`."""
         old = self._shape
-        if self._count:
-            self._close()
         new = shape_of(policy, old.origin, old.interval_ns, old.margin_ns)
         now, then = now_ns * old.rate, now_ns * new.rate
 
@@ -269,10 +267,11 @@ class Ledger(LedgerFloors):
         self._cells = Cells(cells)
         self._cells.late = late
         self._changed()
+        if self._count:
+            self._start = moved(self._start)
         if self._floor > NEVER:
             self._floor = moved(self._floor)
-        if cells:
-            self._latest = cells[-1][0]
+        self._latest = cells[-1][0] if cells else NEVER
 
     def freeze(self, now_ns: int) -> bytes | None:
         """See `Bucket.freeze`."""

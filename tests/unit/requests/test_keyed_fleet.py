@@ -251,6 +251,22 @@ def test_a_reload_of_the_fleet_keeps_levels_and_decides_as_a_start(bucket: str) 
         assert getattr(own, "_shape", None) == getattr(new, "_shape", None)
 
 
+@pytest.mark.parametrize(("rate", "more"), [("150/h", set()), ("2/min", {"l9"})])
+def test_a_reload_within_a_slot_loses_no_token(rate: str, more: set[str]) -> None:
+    """Two cells of one slot would have one id, and peers keep the larger of the two."""
+    text = KEYED.replace("1/min", "2/min").replace("burst = 20", "burst = 19")
+    fleet = Fleet(3, text=text)
+    one = fleet.limiters[0]
+    fleet.clock.run(fleet.clock.now_ns // (50 * MS) * 50 * MS + 50 * MS)
+    one.ask("alice", 5)
+    fleet.run(10)
+    for limiter in fleet.limiters:
+        limiter.follow(text.replace("2/min", rate), fleet.names | more)
+    one.ask("alice", 4)
+    fleet.run(200)
+    assert [round(it.level("alice")) for it in fleet.limiters] == [9, 9, 9]
+
+
 @pytest.mark.parametrize("bucket", ["ledger", "queue", "counter"])
 @pytest.mark.parametrize(("before", "after"), [("100/s", "7/s"), ("7/s", "100/s")])
 def test_news_that_wait_while_a_rate_changes_count_as_many_tokens(
