@@ -88,7 +88,7 @@ def _examine(daemon: Daemon, file: str | None) -> Iterator[Finding]:
         yield remark(
             "daemon",
             error.format_message(),
-            "without a daemon nothing is limited, and its state cannot be seen",
+            "a stopped daemon limits nothing; what a killed one left does as on_failure says",
             "systemctl status drld   # or give its socket: drlctl --socket PATH doctor",
         )
     pid = status["pid"] if status else None

@@ -319,8 +319,7 @@ class NfqueueDatapath:
         except DatapathError as error:
             if not self._unlimited:
                 log.error(
-                    "not limited: firewall rules were flushed, and cannot be put back: %s; "
-                    "drld keeps trying",
+                    "firewall rules may be missing, and cannot be put back: %s; drld keeps trying",
                     error,
                     extra=event("firewall.unlimited", reason=str(error)),
                 )

@@ -49,6 +49,7 @@ def test_without_a_daemon_the_file_and_the_host_are_judged(file: Path, tmp_path:
     result = invoke("--socket", tmp_path / "none", "doctor", "--config", file)
     assert result.exit_code == 0, result.stdout
     assert "remark  daemon: cannot reach a daemon at" in result.stdout
+    assert "what a killed one left does as on_failure says" in result.stdout
     assert "remark  drop-ins: " in result.stdout
     assert result.stdout.splitlines()[-1].endswith("0 wrong")
 
