@@ -17,6 +17,9 @@ from drld.client.protocol.model import Answer, Question
 
 REFRESH_NS = 30_000_000_000
 """The age at which a client asks for the limits again."""
+AGAIN_NS = 1_000_000_000
+"""The time after which it asks again if none have come: the call that asked may have been
+cancelled."""
 QUIET_NS = 60_000_000_000
 """The least time between two log lines about a limiter that does not answer."""
 
@@ -38,7 +41,10 @@ class Availability:
             raise ValueError(f'on_failure: must be "open" or "closed" (got {on_failure!r})')
         self._backoff = Backoff(rng)
         self._fallback = Fallback(on_failure)
-        self._told_ns: int | None = None
+        self._asked_ns = 0
+        """The time of the last question for the limits, ns."""
+        self._due_ns: int | None = None
+        """The time of the next one, ns; None: now."""
         self._said_ns: int | None = None
         self._said_down = False
         """Whether the last line for the log says that the limiter does not answer."""
@@ -58,14 +64,15 @@ class Availability:
 
     def wants_limits(self, now_ns: int) -> bool:
         """Return whether to ask for the limits as well; the next call returns no."""
-        wanted = self._told_ns is None or now_ns - self._told_ns >= REFRESH_NS
+        wanted = self._due_ns is None or now_ns >= self._due_ns
         if wanted:
-            self._told_ns = now_ns
+            self._asked_ns, self._due_ns = now_ns, now_ns + AGAIN_NS
         return wanted
 
     def learn(self, table: LimitTable) -> None:
         """Use these limits, which the limiter has sent."""
         self._fallback.learn(table)
+        self._due_ns = self._asked_ns + REFRESH_NS
 
     def answered(self, number: int) -> str | None:
         """Note this many answers; return a line for the log, or None."""
@@ -83,7 +90,7 @@ class Availability:
         """Note that the limiter did not answer; return a line for the log, or None."""
         self.counts["failures"] += 1
         self._down = True
-        self._told_ns = None
+        self._due_ns = None
         self._backoff.failed(now_ns)
         if self._said_ns is not None and now_ns - self._said_ns < QUIET_NS:
             return None

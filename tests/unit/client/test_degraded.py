@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drld.client.protocol import fallback
-from drld.client.protocol.availability import QUIET_NS, REFRESH_NS, Availability
+from drld.client.protocol.availability import AGAIN_NS, QUIET_NS, REFRESH_NS, Availability
 from drld.client.protocol.backoff import FIRST_NS, LONGEST_NS, Backoff
 from drld.client.protocol.fallback import Fallback
 from drld.client.protocol.lease import LEASE_NS, MAX_LEASE, Lease
@@ -168,8 +168,12 @@ def test_backoff_grows_to_a_bound_and_ends_with_an_answer() -> None:
 def test_failures_are_counted_and_few_are_logged() -> None:
     made = Availability(Random(1), "open")
     assert made.wants_limits(0)
-    assert not made.wants_limits(REFRESH_NS - 1)
-    assert made.wants_limits(REFRESH_NS)
+    assert not made.wants_limits(AGAIN_NS - 1)
+    # None have come: the call that asked may have been cancelled.
+    assert made.wants_limits(AGAIN_NS)
+    made.learn(LimitTable((), 1))
+    assert not made.wants_limits(AGAIN_NS + REFRESH_NS - 1)
+    assert made.wants_limits(AGAIN_NS + REFRESH_NS)
     lines = []
     now_ns = 0
     for _ in range(5):

@@ -154,7 +154,7 @@ def test_a_decorator_asks_the_fleet_and_compares_its_rate(
             work("mistake")
         # The client reads the limits from time to time, and they are the same.
         known = client.limits
-        client._availability._told_ns = None
+        client._availability._due_ns = None
         with pytest.raises(RateLimitedError):
             work("free")
         assert client.limits is not known
