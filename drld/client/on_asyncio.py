@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ class Client(AsyncClient):
         self._answered(len(questions))
         return answers
 
-    def _lock(self) -> asyncio.Lock:
-        return asyncio.Lock()
+    def _lock(self) -> AbstractAsyncContextManager[object]:
+        return _LoopLock()
 
     async def _asked_in_time(self, questions: Sequence[Question]) -> list[Answer]:
         """Return the limiter's answers; see `_asked`.
@@ -113,6 +114,22 @@ class Client(AsyncClient):
                 await connection.open(self._address, self._tls, self._process)
                 self._connection = connection
             return self._connection
+
+
+class _LoopLock:
+    """A lock of the running event loop: a lease may outlive a loop, as its client may."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> None:
+        if (loop := asyncio.get_running_loop()) is not self._loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class _Connection(asyncio.Protocol):

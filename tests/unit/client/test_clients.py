@@ -323,6 +323,22 @@ def test_a_client_asks_from_one_event_loop_after_another(path: Path) -> None:
         gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_lease_is_used_in_one_event_loop_after_another(path: Path) -> None:
+    with limiter(path, limited((limit(), bucket(100)))) as (unix, _):
+        client = on_asyncio.Client(unix, timeout_s=60)
+        lease = client.lease("api")
+
+        async def ask() -> list[bool]:
+            return await asyncio.gather(*[lease.take() for _ in range(20)])
+
+        for _ in range(3):
+            assert asyncio.run(ask()) == [True] * 20
+        client.close()
+        client._connection = None
+        gc.collect()
+
+
 def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:
     """All that is admitted was charged, and what was charged was admitted or counted as lost."""
     datapath = limited((limit(), bucket(100)))
