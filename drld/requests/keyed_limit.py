@@ -33,6 +33,9 @@ from drld.spec import LimitSpec
 
 FORMS: Mapping[str, Form] = {"ledger": Form.LEDGER, "queue": Form.QUEUE, "counter": Form.COUNTER}
 """The form of the buckets, by the name in the configuration."""
+_FORM_VERSIONS: Mapping[Form, int] = {Form.LEDGER: 1, Form.QUEUE: 2, Form.COUNTER: 2}
+"""The versions of what deltas mean. Those of version 1 of queue and counter were in ticks of the
+sender's rate; such a peer is refused for its settings, and not misunderstood."""
 THRESHOLD_NS = 2_400_000_000
 """The thesis' threshold of frequency analysis (table 4.2)."""
 REPEAT_ROUNDS = 4
@@ -185,7 +188,7 @@ class KeyedLimit:
         Rates are not among them: limiters that a reload has not reached yet may go on talking.
         """
         policy = self.limit.policy
-        settings = canonical(1, {
+        settings = canonical(_FORM_VERSIONS[self.form], {
             "id": policy.id, "bucket": self.form.name, "unit": policy.unit.name,
             "per": ",".join(match_of(self.limit).per), "secret": self._terms.secret.hex(),
         })  # fmt: skip
