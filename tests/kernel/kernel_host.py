@@ -14,6 +14,7 @@ from drld.ebpf.tcx import Tcx
 from drld.errors import DatapathError
 from drld.model import Enforcement, FlowId
 from drld.spec import LimitSpec
+from testbed.netns import run
 from tests.kernel import datapath_host
 from tests.kernel.datapath_host import WAYS
 
@@ -37,6 +38,11 @@ class Host(datapath_host.Host):
         for way in (Tcx, Clsact):
             patch.object(way, "put", _refusing(way.put, interface)).start()
 
+    def lose(self, interface: str) -> None:
+        """Remove this interface as soon as a program is to be attached to it."""
+        for way in (Tcx, Clsact):
+            patch.object(way, "put", _losing(way.put, interface)).start()
+
     def turn(self) -> None:
         self.flush()
 
@@ -52,3 +58,12 @@ def _refusing(put: Callable[..., None], interface: str) -> Callable[..., None]:
         put(attachment, index, *arguments)
 
     return refusing
+
+
+def _losing(put: Callable[..., None], interface: str) -> Callable[..., None]:
+    def losing(attachment: Attachment, index: int, *arguments: object) -> None:
+        if (index, interface) in socket.if_nameindex():
+            run(["ip", "link", "del", interface])
+        put(attachment, index, *arguments)
+
+    return losing

@@ -144,3 +144,7 @@ class RemoteKernelDatapath(RemoteDatapath):
     def refuse(self, interface: str) -> None:
         """Have the kernel refuse programs for this interface from now on."""
         self._call("refuse", interface)
+
+    def lose(self, interface: str) -> None:
+        """Remove this interface as soon as a program is to be attached to it."""
+        self._call("lose", interface)

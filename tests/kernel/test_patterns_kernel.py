@@ -270,6 +270,24 @@ def test_a_packet_that_is_bridged_counts_once_in_each_direction(
         remove(topology)
 
 
+def test_an_interface_that_goes_during_a_reload_is_no_reason_to_refuse_it(
+    topology: Topology, way: str
+) -> None:
+    datapath = RemoteKernelDatapath(topology.names["limiter"], "lim1", way)
+    try:
+        ip(topology, *make(0), *make(1), *address(0))
+        datapath.attach((limit(1, "px*", protocol=UDP_NUMBER), UNLIMITED))
+        settled(datapath, "px0 out", "px1 out")
+        datapath.lose("px1")
+        datapath.attach((limit(1, "px*", "10.95.0.0/16", protocol=UDP_NUMBER), UNLIMITED))
+        settled(datapath, "px0 out")
+        send(topology, 0, 3)
+        assert datapath.wait(1, 3).arrived_items == 3
+    finally:
+        datapath.kill()
+        remove(topology)
+
+
 def moved_to_the_sink(topology: Topology) -> None:
     """Move px1, the other end of px0, to another network namespace, as a container's interface."""
     ip(topology, f"link set px1 netns {topology.names['sink']}")

@@ -201,10 +201,10 @@ class KernelDatapath:
             self._moved |= _moved(there | self._there, news)
             self._there = there
             if self._moved and not hooks.preparing and now_ns >= self._move_ns:
-                self._moved = set()
                 self._move_ns = now_ns + _MOVE_NS
                 with cleaning_up():
                     self._move(now_ns)
+                    self._moved = set()
 
     def counters(self) -> Mapping[str, int]:
         """See `Datapath.counters`; the names are those of `gate.Counts`, and `reattached`."""

@@ -389,9 +389,16 @@ class Hooks:
                 if attached.device.index == _NO_INDEX:
                     continue
                 done.append(hook)
-                self._attachment.put(
-                    attached.device.index, hook.direction, attached.loaded.program, handover_ids
-                )
+                index = attached.device.index
+                try:
+                    self._attachment.put(
+                        index, hook.direction, attached.loaded.program, handover_ids
+                    )
+                except DatapathError:
+                    if index_of(hook.interface) == index:
+                        raise
+                    # It went meanwhile. If it comes back, `put_back_lost` attaches the program.
+                    attached.device = replace(attached.device, index=_NO_INDEX)
             self._remove_others(made)
         except DatapathError:
             for hook in done:
