@@ -28,6 +28,15 @@ class Commands(click.Group):
 
     group_class = type
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, which writes the help or the version. See `invoke` for a full disk."""
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            raise  # click ends quietly.
+        except OSError as error:
+            raise Refused(f"standard output: {error.strerror}") from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Say so if its output cannot be written, as on a full disk, or if it
         cannot read the daemon's answer. A reader that closes a pipe ends it as SIGPIPE would."""

@@ -77,7 +77,9 @@ def test_starting_imports_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [["limits"], ["status", "--json"], ["top", "--once"]])
+@pytest.mark.parametrize(
+    "arguments", [["limits"], ["status", "--json"], ["top", "--once"], ["--help"], ["--version"]]
+)
 async def test_output_that_cannot_be_written_is_one_line(
     control: Path, arguments: list[str]
 ) -> None:
