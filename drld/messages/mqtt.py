@@ -11,8 +11,9 @@ Dropped messages. QoS 0 has no acknowledgement. For QoS 1 drld sends PUBACK, and
 In MQTT 5 they have the reason 0x97, Quota exceeded, which also ends the exchange of QoS 2. A client
 that goes on nevertheless (paho) gets its PUBCOMP from the broker. MQTT 3.1.1 has no reasons: the
 client believes that its message was delivered. It goes on with PUBREL. The reader answers this with
-PUBCOMP, because the broker knows nothing of the message. Acknowledgements may leave in another
-order than their messages came: only clients must keep the order (4.6).
+PUBCOMP, because the broker knows nothing of the message. It may know one with the DUP flag, from an
+earlier connection, and publishes it at PUBREL. So this PUBREL goes to the broker. Acknowledgements
+may leave in another order than their messages came: only clients must keep the order (4.6).
 
 Repeated messages. With MQTT 3.1.1 a client may repeat a message in one connection. The broker
 ignores that for QoS 2 until PUBREL. A repetition that has waited would come behind PUBREL, and be a
@@ -188,7 +189,8 @@ class MqttReader:
             return (b"\x40\x03" if qos == 1 else b"\x50\x03") + identifier + QUOTA_EXCEEDED
         if qos == 1:
             return b"\x40\x02" + identifier
-        self._dropped.add(number)
+        if not data[0] & 8:
+            self._dropped.add(number)
         return b"\x50\x02" + identifier
 
     def _publish(self, frame: bytes, at: int, end: int) -> Frame:

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from drld.messages.front.broker_end import BrokerEnd
+from drld.messages.spec import Excess
 from drld.model import NS_PER_S
 from drld.spec import LimitSpec
 from testbed.messages.servers import Server, mosquitto
@@ -254,6 +255,27 @@ async def test_a_message_of_qos_2_that_its_client_repeats_comes_once(
                 await client.send(packet(0x62, got.body[:2]))
         heard = await observer.until(2)
         assert [it.payload for it in heard] == [b"0", b"1"]
+
+
+async def test_a_message_of_qos_2_that_has_passed_is_not_lost_when_its_repetition_is_dropped(
+    server: Server, observer: Observer, clients: Clients
+) -> None:
+    """MQTT 3.1.1: the connection ends before the client reads PUBREC."""
+    limit = message_limit("limited/#", rate=0.001, burst=1, excess=Excess.DROP)
+    lasting = connect("one").replace(b"MQTT\4\2", b"MQTT\4\0")
+    message = publish("limited/a", b"0", 2, 7)
+    async with front(server, "mqtt", limit) as running:
+        for session, flag in enumerate((0, 8)):
+            client = await clients.dial(running)
+            await client.send(lasting + bytes([message[0] | flag]) + message[1:])
+            assert await client.receive() == (2, 0, bytes([session, 0]))
+            assert await client.receive() == (5, 0, b"\0\7")
+            if not flag:
+                await client.vanish()
+        await client.send(packet(0x62, b"\0\7"))
+        assert await client.receive() == (7, 0, b"\0\7")
+        heard = await observer.until(1)
+        assert [it.payload for it in heard] == [b"0"]
 
 
 async def test_other_topics_do_not_feel_a_flood_and_hold_bounds_it(

@@ -185,6 +185,17 @@ def test_the_exchange_of_a_dropped_message_of_qos_2_ends_here() -> None:
     assert one(reader, packet(0x62, b"\0\7")).data
 
 
+def test_the_broker_releases_a_dropped_message_that_it_may_have_from_an_earlier_connection() -> (
+    None
+):
+    reader = connected(4)
+    repeated = packet(0x3C, text(b"t"), b"\0\7")
+    assert reader.drop(one(reader, repeated)) == b"\x50\x02\0\7"
+    assert not one(reader, repeated).data
+    released = one(reader, packet(0x62, b"\0\7"))
+    assert (released.data, released.answer) == (packet(0x62, b"\0\7"), b"")
+
+
 @pytest.mark.parametrize("around", [b"", text(b"a") + text(b"b")])
 def test_a_message_that_has_waited_keeps_the_rest_of_its_expiry_interval(around: bytes) -> None:
     user = b"\x26" + around if around else b""
