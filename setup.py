@@ -10,7 +10,8 @@ import os
 from setuptools import setup
 
 COMPILED = """
-estimate: flows
+estimate: demand ewma flows
+allocators: burst_need fair_bucket fair_flows fair_wants random_drop water_level
 police: arrival_time flow_bucket policer policer_set tally token_bucket wall_clock
 capture: gate matcher packet patterns
 capture/nfqueue: arrival datapath
