@@ -1,8 +1,9 @@
 """What pyproject.toml cannot say: with DRLD_COMPILED=1, mypyc compiles a part of drld.
 
-It is what each packet or message passes, and most of what `fair` computes in a tick. docs/performance.md
-says what is gained. Classes that tests replace (`Fair`, its account) stay plain. The modules are plain Python: without this, they run as they are. `mypyc_attr` marks
-the classes that plain ones inherit from, those of tests included, or that `copy` copies.
+It is what each packet or message passes, and the arithmetic of `fair` in a tick. docs/performance.md
+says what is gained. Classes that tests replace, such as `Fair` and its account, stay plain. The
+modules are plain Python: without this, they run as they are. `mypyc_attr` marks the classes that
+plain ones inherit from, those of tests included, or that `copy` copies.
 """
 
 import os
@@ -10,7 +11,7 @@ import os
 from setuptools import setup
 
 COMPILED = """
-estimate: demand ewma flows
+estimate: ewma flows
 allocators: burst_need fair_bucket fair_flows fair_wants random_drop water_level
 police: arrival_time flow_bucket policer policer_set tally token_bucket wall_clock
 capture: gate matcher packet patterns
