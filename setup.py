@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: with DRLD_COMPILED=1, mypyc compiles a part of drld.
 
-It is what each packet or message passes, and the arithmetic of `fair` in a tick. docs/performance.md
-says what is gained. Classes that tests replace, such as `Fair` and its account, stay plain. The
+It is what each packet or message passes, and the arithmetic of `fair` in a tick. What is gained:
+docs/performance.md. Classes that tests replace, such as `Fair` and its account, stay plain. The
 modules are plain Python: without this, they run as they are. `mypyc_attr` marks the classes that
 plain ones inherit from, those of tests included, or that `copy` copies.
 """
