@@ -15,7 +15,9 @@ def write_beside(file: Path, text: str, mode: int = 0o600) -> Path:
     beside = file.with_name(f"{file.name}.new")
     file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        # To open a pipe without a reader would wait.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(beside, flags, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()

@@ -1,4 +1,4 @@
-"""Files that the configuration is read from: regular ones, read at once."""
+"""Files that the daemon reads: regular ones, read at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def read_regular(
-    path: str | os.PathLike[str], most: int, check: Callable[[os.stat_result], None]
+    path: str | os.PathLike[str],
+    most: int,
+    check: Callable[[os.stat_result], None] = lambda _: None,
+    *,
+    last: bool = False,
 ) -> bytes:
-    """The first `most` bytes of a regular file that passes a check; it never waits.
+    """The first or the last `most` bytes of a regular file that passes a check; it never waits.
 
     Raises:
         OSError: it cannot be read.
@@ -30,6 +34,8 @@ def read_regular(
         check_regular(found)
         check(found)
         with open(descriptor, "rb", closefd=False) as stream:
+            if last:
+                stream.seek(max(found.st_size - most, 0))
             return stream.read(most)
     finally:
         os.close(descriptor)

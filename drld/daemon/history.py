@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from drld.config.atomic_file import replace_by, write_beside
+from drld.config.regular_file import read_regular
 from drld.control.schema.changes import HistoryEntry
 from drld.daemon.origin import Origin
 from drld.limit_values import changed_limits
@@ -184,7 +185,9 @@ def _entry(
 
 
 def _append(file: Path, text: str) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    # To open a pipe without a reader would wait.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(file, flags, _MODE)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -194,16 +197,15 @@ def _append(file: Path, text: str) -> None:
 def _read(file: Path) -> list[str]:
     """The sound lines of a file, as far as there may be."""
     try:
-        with file.open("rb") as stream:
-            stream.seek(max(stream.seek(0, os.SEEK_END) - 2 * MAX_BYTES, 0))
-            data = stream.read(2 * MAX_BYTES)
+        data = read_regular(file, 2 * MAX_BYTES, last=True)
     except FileNotFoundError:
         return []
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         log.warning(
             "the history of limits is not read: %s: %s",
-            *(file, error.strerror),
-            extra=event("history.failed", file=str(file), reason=error.strerror),
+            *(file, reason),
+            extra=event("history.failed", file=str(file), reason=reason),
         )
         return []
     return [line for line in data.decode(errors="replace").splitlines(True) if _sound(line)]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import trio
 
 from drld.config.atomic_file import replace_by, write_beside
+from drld.config.regular_file import read_regular
 from drld.log_event import event
 from drld.registry.model.keys import Keys
 from drld.registry.model.state import MAX_BYTES
@@ -83,8 +84,14 @@ def save(path: str, keys: Keys, remembered: Remembered) -> None:
 def load(path: str, keys: Keys) -> Remembered | None:
     """Read the file; None: it is missing, damaged or of another fleet, and the log says so."""
     try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(2 * MAX_BYTES + 1)
+        data = read_regular(path, 2 * MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        _unused(path, keys, why)
+        return None
+    try:
         value = _parsed(data)
         if value["prefix"] == keys.prefix:
             items, former = (
@@ -92,19 +99,19 @@ def load(path: str, keys: Keys) -> Remembered | None:
                 for part in (value["items"], value.get("former", {}))
             )
             return Remembered(value["fleet"], value["revision"], items, former)
-        why: str | None = f"of another fleet than {keys.name}"
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        why = error.strerror
+        why = f"of another fleet than {keys.name}"
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         why = "damaged"
+    _unused(path, keys, why)
+    return None
+
+
+def _unused(path: str, keys: Keys, why: str | None) -> None:
     log.warning(
         "registry.cache is not used: %s: %s",
         *(path, why),
         extra=event("registry.cache", fleet=keys.name, reason=why),
     )
-    return None
 
 
 def _parsed(data: bytes) -> Any:

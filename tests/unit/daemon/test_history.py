@@ -192,6 +192,22 @@ def test_a_file_that_cannot_be_written_is_logged_once_and_tried_again(
     assert [entry["t"] for entry in History(file).entries()] == [3, 2, 1, 0]
 
 
+@pytest.mark.parametrize("name", ["lim1.history.jsonl", "lim1.history.jsonl.new"])
+def test_a_pipe_in_place_of_a_file_keeps_nothing_waiting(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / name)
+    file = tmp_path / "lim1.history.jsonl"
+    kept = History(file)
+    for number in range(2):
+        kept.started(number, number)
+        kept.flush()
+    (line,) = caplog.messages
+    assert line.startswith("the history of limits is not ")
+    assert str(file) in line
+    assert [entry["t"] for entry in History(file).entries()] == [1, 0]
+
+
 def test_the_origin_of_a_change_is_recorded() -> None:
     origin = origin_of("control", Credentials(os.getpid(), os.getuid(), os.getgid()))
     assert (origin.uid, origin.pid) == (os.getuid(), os.getpid())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +173,8 @@ def test_a_saved_cache_is_loaded(tmp_path: Path) -> None:
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged"),
         (lambda path: path.write_text(path.read_text().replace("/f/", "/g/")), "another fleet"),
-        (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
+        (lambda path: (path.unlink(), path.mkdir()), "must be a regular file (got a directory)"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "must be a regular file (got a pipe)"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
