@@ -191,9 +191,12 @@ def limit_path(limit: str, rest: str = "") -> str:
 
     Raises:
         click.UsageError: the name is empty.
+        NotFound: no limit can have this name.
     """
     if not limit:
         raise click.UsageError("a limit's name or id must have a character (got '')")
+    if "/" in limit:  # It would separate the parts of a path, even if quoted.
+        raise NotFound(f"no limit is named {limit!r}: names have no slash")
     return f"/v1/limits/{quote(limit, safe='')}" + (rest and f"/{rest}")
 
 

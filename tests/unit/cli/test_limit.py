@@ -129,6 +129,8 @@ async def test_refusals_name_the_key(control: Path, tmp_path: Path) -> None:
     )
     said = refused(await drlctl(control, "limit", "remove", "nix"))
     assert said == "drlctl: the daemon refuses: no limit is named 'nix'\n"
+    said = refused(await drlctl(control, "limit", "show", "a/b"))
+    assert said == "drlctl: no limit is named 'a/b': names have no slash\n"
     for verb in (("pause",), ("set", "--rate", "1mbit"), ("show",), ("suggest",)):
         said = refused(await drlctl(control, "limit", *verb, "custmer a"))
         assert said == (
