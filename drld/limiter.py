@@ -183,12 +183,11 @@ class Limiter:
     def quiescent(self) -> bool:
         """Whether a tick would change nothing, as long as no packet and no update comes and the
         membership stays the same."""
-        if not self._demand.idle:
+        if not (self._demand.idle and self._shares_in_force.settled):
             return False
         if self.only_measures:
             return True
-        rests = all(shared.quiescent for shared in self._shared)
-        return rests and self._shares_in_force.settled and self._allocator.settled
+        return all(shared.quiescent for shared in self._shared) and self._allocator.settled
 
     @property
     def only_measures(self) -> bool:

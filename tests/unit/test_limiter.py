@@ -138,6 +138,21 @@ def test_a_limit_without_demand_becomes_quiescent() -> None:
     assert resting == [True] + [False] * busy + [True] * (59 - busy) + [False]
 
 
+def test_a_static_limit_rests_when_the_shares_of_its_peers_are_in_force() -> None:
+    static = limiter("static", members=("a", "b", "c"))
+    static.receive("b", update(0, value=0.0, quantity=static.fabric.quantity), 0)
+    now_ns, rate = TICK_NS, static.tick(measurement(0), TICK_NS).in_force.rate
+    assert rate == pytest.approx(10 * MBIT * 2 / 3)
+    assert static.quiescent
+    static.receive("c", update(0, value=0.0, quantity=static.fabric.quantity), now_ns)
+    for _ in range(100):
+        now_ns += TICK_NS
+        rate = static.tick(measurement(0), now_ns).in_force.rate
+        if static.quiescent:
+            break
+    assert rate == 10 * MBIT
+
+
 @pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
 def test_a_tick_at_rest_changes_nothing(allocator: str) -> None:
     tested = limiter(allocator)
