@@ -35,7 +35,7 @@ class Family(NamedTuple):
     name: str
     """Name of the family, without the prefix `drld_`."""
     kind: str
-    """`counter` (the name ends in `_total`) or `gauge`."""
+    """`counter` (the name ends in `_total`), `gauge` or `summary` (each sample has a `quantile`)."""
     help: str
 
 
@@ -57,6 +57,11 @@ def counter(name: str, text: str) -> Family:
 def gauge(name: str, text: str) -> Family:
     """A family that goes up and down."""
     return Family(name, "gauge", text)
+
+
+def summary(name: str, text: str) -> Family:
+    """A family of quantiles: each sample has the label `quantile`, which no other kind may have."""
+    return Family(name, "summary", text)
 
 
 def line(sample: Sample) -> str:

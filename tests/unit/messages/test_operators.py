@@ -270,11 +270,16 @@ async def test_metrics_show_what_waits(control: Path) -> None:
     daemon.datapaths = [made]
     async with served(daemon, control), client(control) as api:
         text = (await api.get("/metrics")).text
+    families = list(text_string_to_metric_families(text))
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in families
         for sample in family.samples
     }
+    # promtool refuses the label in other kinds.
+    for family in families:
+        quantiles = ["quantile" in sample.labels for sample in family.samples]
+        assert set(quantiles) == {family.type == "summary"}, family.name
     assert found["drld_limit_messages_waiting", "limit1"] == 2
     assert found["drld_limit_messages_waited_total", "limit1"] == 2
     assert found["drld_limit_access_delay_seconds", "limit1", "0.99"] == 0

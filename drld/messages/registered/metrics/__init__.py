@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drld.control.backend import Backend
-from drld.control.exposition import Sample, counter, gauge
+from drld.control.exposition import Sample, counter, gauge, summary
 from drld.messages.datapath import MessageDatapath
 from drld.messages.spec import MessagesSpec
 from drld.model import NS_PER_S
@@ -18,7 +18,7 @@ _HELD = gauge("messages_held_bytes", "Memory of messages that wait, of all broke
 _WAITING = gauge("limit_messages_waiting", "Messages that wait; in shadow mode, that would wait.")
 _WAITED = counter("limit_messages_waited", "Messages that had to wait, or would have had to.")
 _CLIENTS = gauge("limit_clients", "Clients with a bucket of their own.")
-_DELAY = gauge(
+_DELAY = summary(
     "limit_access_delay_seconds", "Access delay of the last minute's messages, by quantile."
 )
 
