@@ -56,7 +56,9 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
     probes = engine.node.probes
     if probes is None:
         return None
-    counts = Counter(verdict(engine, peer.name) for peer in engine.spec.peers)
+    verdicts = {peer.name: verdict(engine, peer.name) for peer in engine.spec.peers}
+    counts = Counter(verdicts.values())
+    unlike = engine.disagreements().items()
     return ProbesReport(
         alive=counts["alive"],
         suspect=counts["suspect"],
@@ -65,7 +67,8 @@ def probes_report(engine: Engine, now_ns: int) -> ProbesReport | None:
         unknown=counts["unknown"],
         isolated=probes.isolated(now_ns),
         awareness=probes.awareness,
-        disagreeing=engine.disagreements(),
+        # A limiter that has left enforces nothing.
+        disagreeing={name: limits for name, limits in unlike if verdicts.get(name) != "left"},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from drld.daemon.fleet_report import peer_reports
+from drld.daemon.fleet_report import peer_reports, probes_report
 from drld.daemon.peer_log import Notice, PeerLog
 from drld.gossip.fabrics.tree_update import TREE
 from drld.gossip.health.broadcast_queue import subject
@@ -57,6 +57,18 @@ def test_a_verdict_is_logged_and_only_silence_removes_a_peer(state: State) -> No
     bench.transport.inbox.append(("c", Met(9)))
     bench.run(3, 3)
     assert verdicts(bench, 3 * TICK_NS)["c"] == ("alive", True)
+
+
+def test_a_peer_that_has_left_is_not_reported_for_its_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = probing()
+    monkeypatch.setattr(bench.engine, "disagreements", lambda: {"b": ["first"], "c": ["first"]})
+    bench.transport.inbox.append(("b", said(State.LEFT)))
+    bench.run(2, 2)
+    report = probes_report(bench.engine, 2 * TICK_NS)
+    assert report
+    assert report["disagreeing"] == {"b": ["first"]}
 
 
 def test_a_listing_of_peers_goes_on_across_a_reload_that_removes_one() -> None:

@@ -54,7 +54,9 @@ def test_without_a_daemon_the_file_and_the_host_are_judged(file: Path, tmp_path:
     assert result.stdout.splitlines()[-1].endswith("0 wrong")
 
 
-def test_the_second_port_of_limits_with_keys_is_checked(file: Path, tmp_path: Path) -> None:
+def test_the_second_port_of_limits_with_keys_is_checked(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def checks() -> list[str]:
         result = invoke(
             "--socket", tmp_path / "none", "doctor", "--config", file, "--all", "--json"
@@ -68,6 +70,9 @@ def test_the_second_port_of_limits_with_keys_is_checked(file: Path, tmp_path: Pa
         'rate = "10/s"\nmatch = { namespace = "api", per = ["user"] }\n'
     )
     assert [it for it in checks() if it.startswith("port of keys: 127.0.0.1, UDP port 7947: ")]
+    # Without root, rules of the firewall cannot be read.
+    monkeypatch.setattr(host, "chains", lambda: None)
+    assert len([it for it in checks() if it.startswith("firewall: ")]) == 1
 
 
 def test_a_time_namespace_is_wrong_for_packets_alone(

@@ -23,4 +23,6 @@ def findings(examined: Examined) -> Iterator[Finding]:
     if in_use or status is None:
         pid = status["pid"] if status else None
         yield host.port(facts.port(address, number, pid), "port of keys", "requests.peer_port")
-    yield from host.firewall(facts.chains(), number)
+    # Rules that cannot be read are reported once, with the port of gossip.
+    if (chains := facts.chains()) is not None:
+        yield from host.firewall(chains, number)
