@@ -35,7 +35,7 @@ class Family(NamedTuple):
     name: str
     """Name of the family, without the prefix `drld_`."""
     kind: str
-    """`counter` (the name ends in `_total`), `gauge` or `summary` (each sample has a `quantile`)."""
+    """`counter` (the name ends in `_total`), `gauge` or `summary` (with `quantile`)."""
     help: str
 
 
