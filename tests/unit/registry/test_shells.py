@@ -168,13 +168,19 @@ def test_a_saved_cache_is_loaded(tmp_path: Path) -> None:
     assert cache.load(str(tmp_path / "nothing"), KEYS) is None
 
 
+def pipe(path: Path) -> None:
+    """Put a pipe into the place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged"),
         (lambda path: path.write_text(path.read_text().replace("/f/", "/g/")), "another fleet"),
         (lambda path: (path.unlink(), path.mkdir()), "must be a regular file (got a directory)"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "must be a regular file (got a pipe)"),
+        (pipe, "must be a regular file (got a pipe)"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
