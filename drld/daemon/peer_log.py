@@ -33,6 +33,7 @@ _OF_KEYS = ("key", "tag")
 """Reasons to refuse a datagram whose sender has another key."""
 
 _FABRICS = {fabric.kind: name for name, fabric in FABRICS.items()}
+_PRESENT = (State.ALIVE, State.SUSPECT)
 _GONE = {State.DEAD: "is dead: no limiter hears from it", State.LEFT: "has left"}
 
 
@@ -77,7 +78,7 @@ class PeerLog:
         return map(_summed, self._throttle.rest())
 
     def _changes(self, engine: Engine, now_ns: int) -> Iterator[Notice]:
-        yield from self._other_versions(engine.node.transport.other_versions)
+        yield from self._other_versions(engine)
         yield from self._other_fabrics(engine)
         yield from self._other_keys(engine, now_ns)
         probes = engine.node.probes
@@ -102,7 +103,15 @@ class PeerLog:
             )
         yield from self._disagreements(engine, probes.config_digest)
 
-    def _other_versions(self, found: Mapping[str, int]) -> Iterator[Notice]:
+    def _other_versions(self, engine: Engine) -> Iterator[Notice]:
+        """Name peers of another wire version, but none that answers probes: any host can forge its
+        datagrams."""
+        probes = engine.node.probes
+        found = {
+            peer: version
+            for peer, version in engine.node.transport.other_versions.items()
+            if probes is None or probes.peer_states.state(peer) not in _PRESENT
+        }
         self._versions = {peer: it for peer, it in self._versions.items() if peer in found}
         for peer, version in found.items():
             if self._versions.get(peer) != version:

@@ -89,8 +89,8 @@ class Transport:
         """Refused datagrams by reason: `address` (of no peer), or that of the `WireError`. Also
         delivered updates that the owner refused (`refuse`)."""
         self.other_versions: dict[str, int] = {}
-        """The wire version of peers that use another one, by name. It is recorded while there is no
-        session, because any host can forge such a datagram."""
+        """The wire version of peers that sent another one, by name. Any host can forge such a
+        datagram. The next one that is accepted from the peer removes it."""
         self.refused_kinds: dict[str, tuple[int, str]] = {}
         """The kind and the reason of the newest refused message of each peer, by name; the next
         update that is not refused removes it."""
@@ -239,7 +239,7 @@ class Transport:
                 opened = peer.channel.open_untrusted(datagram, self._turn, refused)
             except WireError as error:
                 self.refuse(error.reason)
-                if error.reason == "version" and not peer.channel.session.open:
+                if error.reason == "version":
                     self.other_versions[peer.name] = datagram[0] >> 4
                 if error.reason in refused.values():
                     self.refused_kinds[peer.name] = datagram[0] & 15, error.reason
@@ -247,7 +247,7 @@ class Transport:
                 self._send_hello(peer, answer)
                 continue
             self._count(opened)
-            if opened.kind == Kind.HELLO and opened.body is not None:
+            if self.other_versions:
                 self.other_versions.pop(peer.name, None)
             if self.refused_kinds and not codec_of(opened.kind).numbered:
                 self.refused_kinds.pop(peer.name, None)

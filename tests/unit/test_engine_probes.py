@@ -350,25 +350,44 @@ def test_after_a_reload_a_peer_agrees_only_once_it_has_said_so(
     assert lines() == []
 
 
-def test_a_peer_of_another_wire_version_is_named_once_until_it_is_met() -> None:
+def test_a_peer_of_another_wire_version_is_named_once_until_it_is_understood() -> None:
     bench, peer_log = probing(), PeerLog()
     found = bench.transport.other_versions
+    bench.transport.inbox.append(("b", said(State.DEAD)))
+    bench.run(2, 2)
 
     def lines(second: int) -> list[str]:
         logged = texts(peer_log.lines(bench.engine, second * NS_PER_S))
-        return [line for line in logged if "version" in line]
+        return [it for it in logged if "version" in it]
 
-    said = "peer b speaks wire version {}, this limiter 2: run the same version of drld on both"
-    found["b"] = 1
-    assert lines(1) == [said.format(1)]
+    line = "peer c speaks wire version {}, this limiter 2: run the same version of drld on both"
+    found["c"] = 1
+    assert lines(1) == [line.format(1)]
     assert lines(2) == []
-    found["b"] = 7
+    found["c"] = 7
     assert lines(3) == []
-    assert lines(12) == [said.format(7)]
-    del found["b"]
+    assert lines(12) == [line.format(7)]
+    del found["c"]
     assert lines(30) == []
-    found["b"] = 7
-    assert lines(31) == [said.format(7)]
+    found["c"] = 7
+    assert lines(31) == [line.format(7)]
+
+
+def test_a_peer_that_answers_probes_is_not_said_to_speak_another_version() -> None:
+    """It was forged; but a peer that is dead, or has left, was upgraded since it was met."""
+    bench, peer_log = probing(), PeerLog()
+    bench.transport.other_versions["c"] = 7
+
+    def lines(second: int) -> list[str]:
+        logged = texts(peer_log.lines(bench.engine, second * NS_PER_S))
+        return [it for it in logged if "version" in it]
+
+    assert lines(1) == []
+    bench.transport.inbox.append(("b", said(State.LEFT)))
+    bench.run(2, 2)
+    assert lines(2) == [
+        "peer c speaks wire version 7, this limiter 2: run the same version of drld on both"
+    ]
 
 
 def test_a_peer_with_another_fabric_is_named_once_until_it_has_the_same() -> None:

@@ -152,7 +152,7 @@ def test_a_peer_begins_one_life_in_a_turn(pair: Pair) -> None:
             life.close()
 
 
-def test_a_peer_that_speaks_another_version_is_known_until_it_is_met(make: Make) -> None:
+def test_a_peer_that_speaks_another_version_is_known_until_it_is_understood(make: Make) -> None:
     a, b = make("a"), make("b")
     a.update_peers({"b": b.address})
     b.update_peers({"a": a.address})
@@ -163,10 +163,13 @@ def test_a_peer_that_speaks_another_version_is_known_until_it_is_met(make: Make)
     assert b.other_versions == {}
     introduce(a, b)
     assert b.other_versions == {}
-    # Any host can send this while the peers talk to each other.
+    # It was upgraded, or any host has sent this while the peers talk to each other.
     a._socket.sendto(b"\x10" + bytes(19), b.address)
     assert received(b, 1) == []
-    assert (b.rejected["version"], b.other_versions) == (2, {})
+    assert (b.rejected["version"], b.other_versions) == (2, {"a": 1})
+    a.send("b", KIND, [UPDATE])
+    assert received(b, 1) == [("a", UPDATE)]
+    assert b.other_versions == {}
 
 
 def test_the_kind_of_a_refused_update_is_known_until_another_update_comes(pair: Pair) -> None:
