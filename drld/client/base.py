@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from random import Random, SystemRandom
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from drld.client.protocol.address import read_address
 from drld.client.protocol.availability import Availability
@@ -73,7 +73,8 @@ class BaseClient:
         """The process that opened the connections."""
         self._process = SystemRandom().getrandbits(64)
         """The number of this process, by which the limiter counts the processes that ask it."""
-        self._leases: WeakSet[HeldLease] = WeakSet()
+        self._leases: WeakValueDictionary[int, HeldLease] = WeakValueDictionary()
+        """By their `id`."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -92,14 +93,19 @@ class BaseClient:
         to reach it; requests `leased`, and those of them that were `lost`, because they were not
         used in time.
         """
-        for lease in [*self._leases]:
-            lease.lapse()
+        # Another thread may make a lease now; a loop over the dictionary itself would fail then.
+        for reference in self._leases.valuerefs():
+            if (lease := reference()) is not None:
+                lease.lapse()
         return self._availability.counts
 
-    def new_lease(self, held: HeldLease) -> Lease:
-        """Return the tokens of this process for `held`, which count with those of the client."""
-        self._leases.add(held)
+    def new_lease(self) -> Lease:
+        """Return tokens of this process, which count with those of the client."""
         return Lease(self._availability.counts)
+
+    def hold(self, lease: HeldLease) -> None:
+        """Count the tokens of this lease, which is complete, when `counts` is read."""
+        self._leases[id(lease)] = lease
 
     def requests_left(self, answer: Answer) -> float | None:
         """Return the remainder of an answer's limit, in requests; None: it is not known."""
@@ -177,8 +183,9 @@ class AsyncLease:
     ) -> None:
         self._client = client
         self._question = question
-        self._lease = client.new_lease(self)
+        self._lease = client.new_lease()
         self._asking = asking
+        client.hold(self)
 
     @property
     def lost(self) -> int:

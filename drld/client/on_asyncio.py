@@ -1,16 +1,17 @@
 """The client for asyncio: one connection carries the questions of all tasks.
 
-A client may outlive its event loop, as with several calls of `asyncio.run`. Each loop has a
-connection of its own, because no other loop can read it.
+A client may outlive its event loop, as with several calls of `asyncio.run`, and several threads may
+each have a loop. Each loop has a connection of its own, because no other loop can read it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from time import monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from drld.client.base import AsyncClient
 from drld.client.protocol.availability import Availability
@@ -22,19 +23,18 @@ from drld.errors import WireError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+T = TypeVar("T")
+
 
 class Client(AsyncClient):
-    """Asks one limiter, for the tasks of one event loop at a time."""
+    """Asks one limiter, for the tasks of any number of event loops."""
 
     def _prepare(self) -> None:
         """See `BaseClient`."""
-        self._connection: _Connection | None = None
-        self._connecting = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop of the connection and of the lock."""
+        self._lines = _OfLoops(_Line, _Line.end)
 
     async def __aenter__(self) -> Client:
-        """Return the client; the context closes its connection."""
+        """Return the client; the context closes its connections."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -43,9 +43,8 @@ class Client(AsyncClient):
         await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close the connection; the next question opens another."""
-        if self._connection is not None:
-            self._connection.end("the client has been closed")
+        """Close the connections; the next question opens another."""
+        self._lines.end_all()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """See `AsyncClient.ask`."""
@@ -55,8 +54,7 @@ class Client(AsyncClient):
         try:
             answers = await self._asked_in_time(questions)
         except (OSError, WireError, asyncio.TimeoutError) as error:
-            if self._connection is not None:
-                self._connection.end(error)
+            self._lines.here().end(error)
             return self._without(questions, error)
         self._answered(len(questions))
         return answers
@@ -105,31 +103,85 @@ class Client(AsyncClient):
         Raises:
             OSError: no process listens at the address.
         """
+        if self._forked():
+            self._prepare()
+        return await self._lines.here().connected(self._address, self._tls, self._process)
+
+
+class _OfLoops(Generic[T]):
+    """A value for each event loop, which ends with the loop."""
+
+    def __init__(self, make: Callable[[], T], end: Callable[[T], object]) -> None:
+        """`make` returns the value of a new loop, and `end` ends that of a closed one."""
+        self._make = make
+        self._end = end
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def here(self) -> T:
+        """Return the value of the running loop."""
         loop = asyncio.get_running_loop()
-        if self._forked() or loop is not self._loop:
-            self._loop, self._connection, self._connecting = loop, None, asyncio.Lock()
+        value = self._values.get(loop)
+        if value is None:
+            # Other threads may do the same now.
+            for closed in [it for it in [*self._values] if it.is_closed()]:
+                if (old := self._values.pop(closed, None)) is not None:
+                    self._end(old)
+            value = self._values[loop] = self._make()
+        return value
+
+    def end_all(self) -> None:
+        """End the values of all loops, each in its own thread."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, value in [*self._values.items()]:
+            if loop.is_running() and loop is not here:
+                with suppress(RuntimeError):  # The loop has been closed meanwhile.
+                    loop.call_soon_threadsafe(self._end, value)
+            else:
+                self._end(value)
+
+
+class _Line:
+    """The connection of one event loop."""
+
+    def __init__(self) -> None:
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def connected(
+        self, address: tuple[str, int] | str, tls: SSLContext | None, process: int
+    ) -> _Connection:
+        """Return the connection, a new one if need be.
+
+        Raises:
+            OSError: no process listens at the address.
+        """
         async with self._connecting:
             if self._connection is None or self._connection.ended:
                 connection = _Connection()
-                await connection.open(self._address, self._tls, self._process)
+                await connection.open(address, tls, process)
                 self._connection = connection
             return self._connection
 
+    def end(self, reason: object = "the client has been closed") -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.end(reason)
+
 
 class _LoopLock:
-    """A lock of the running event loop: a lease may outlive a loop, as its client may."""
+    """A lock of the running event loop: a lease is used in as many loops as its client."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._locks = _OfLoops(asyncio.Lock, lambda _: None)
 
     async def __aenter__(self) -> None:
-        if (loop := asyncio.get_running_loop()) is not self._loop:
-            self._loop, self._lock = loop, asyncio.Lock()
-        await self._lock.acquire()
+        await self._locks.here().acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
+        self._locks.here().release()
 
 
 class _Connection(asyncio.Protocol):
@@ -194,8 +246,14 @@ class _Connection(asyncio.Protocol):
         """End the connection, and all calls that wait."""
         if not self._ended:
             self._ended = True
-            if self._transport is not None and not self._loop.is_closed():
-                self._transport.abort()
+            if self._transport is not None:
+                if self._loop.is_closed():
+                    # The transport can do nothing. The limiter has its place back at once, and the
+                    # file descriptor is closed with the garbage.
+                    with suppress(OSError):
+                        self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+                else:
+                    self._transport.abort()
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ConnectionError(str(reason)))

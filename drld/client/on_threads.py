@@ -144,8 +144,9 @@ class ThreadsLease:
         self._client = client
         self._question = question
         self._owner = os.getpid()
-        self._lease = client.new_lease(self)
         self._lock = Lock()
+        self._lease = client.new_lease()
+        client.hold(self)
 
     @property
     def lost(self) -> int:
@@ -166,7 +167,7 @@ class ThreadsLease:
         if self._owner != os.getpid():
             # Tokens that were taken before a fork are the parent's.
             self._owner, self._lock = os.getpid(), Lock()
-            self._lease = self._client.new_lease(self)
+            self._lease = self._client.new_lease()
         with self._lock:
             now_ns = monotonic_ns()
             decided = self._lease.take(cost, now_ns)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ def test_a_call_of_many_questions_lets_others_between(
         ended.append("many")
 
     async def one(client: Any, pause: Callable[[], Awaitable[None]]) -> None:
-        while not client._connection._waiting:
+        of_asyncio = isinstance(client, on_asyncio.Client)
+        while not (client._lines.here() if of_asyncio else client)._connection._waiting:
             await pause()
         assert not (await client.check("api")).degraded
         ended.append("one")
@@ -318,7 +320,7 @@ def test_a_client_asks_from_one_event_loop_after_another(path: Path) -> None:
             of_asyncio.close()
             trio.run(of_trio.aclose)
             assert of_asyncio.counts["failures"] == of_trio.counts["failures"] == 0
-            of_asyncio._connection = None
+            of_asyncio._prepare()
         # The warnings come here, and not in another test.
         gc.collect()
 
@@ -335,8 +337,77 @@ def test_a_lease_is_used_in_one_event_loop_after_another(path: Path) -> None:
         for _ in range(3):
             assert asyncio.run(ask()) == [True] * 20
         client.close()
-        client._connection = None
+        client._prepare()
         gc.collect()
+
+
+def test_event_loops_of_several_threads_share_a_client_and_a_lease(path: Path) -> None:
+    with limiter(path, limited((limit(), bucket(1000)))) as (unix, _):
+        client = on_asyncio.Client(unix, timeout_s=60)
+        lease = client.lease("api")
+        turns = threading.Barrier(2, timeout=30)
+
+        async def ask() -> None:
+            connections = set()
+            for _ in range(20):
+                turns.wait()
+                answers = await asyncio.gather(*[client.check("api") for _ in range(3)])
+                assert not any(it.degraded for it in answers)
+                assert all(await asyncio.gather(*[lease.take() for _ in range(3)]))
+                connections.add(client._lines.here()._connection)
+            assert len(connections) == 1
+            turns.wait()
+            client.close()
+            await asyncio.sleep(0)
+
+        with ThreadPoolExecutor(2) as threads:
+            for done in [threads.submit(asyncio.run, ask()) for _ in range(2)]:
+                done.result(60)
+        assert client.counts["failures"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_the_limiter_has_the_places_of_closed_event_loops_back(path: Path) -> None:
+    with limiter(path, limited((limit(), bucket(100)))) as (unix, _):
+        client = on_asyncio.Client(unix, timeout_s=60)
+        sockets = []
+
+        async def ask() -> None:
+            assert not (await client.check("api")).degraded
+            transport: Any = client._lines.here()._connection._transport  # type: ignore[union-attr]
+            sockets.append(transport.get_extra_info("socket").dup())
+
+        for _ in range(3):
+            asyncio.run(ask())
+        client.close()
+        for found in sockets:
+            with found:
+                found.settimeout(30)
+                assert found.recv(1 << 16) == b""
+        client._prepare()
+        gc.collect()
+
+
+@pytest.mark.parametrize("kind", [Client, on_asyncio.Client, on_trio.Client])
+def test_counters_are_read_while_leases_are_made(
+    path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """As if another thread read them at each moment."""
+    client = kind(str(path))
+    kept = [client.lease("api") for _ in range(3)]
+    made = client.new_lease
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "new_lease", lambda: (client.counts, made(), client.counts)[1])
+        kept.append(client.lease("api"))
+    lapse = type(kept[0]).lapse
+
+    def lapse_beside_a_new_one(lease: Any) -> None:
+        if len(kept) < 9:
+            kept.append(client.lease("api"))
+        lapse(lease)
+
+    monkeypatch.setattr(type(kept[0]), "lapse", lapse_beside_a_new_one)
+    assert client.counts["lost"] == 0
 
 
 def test_leases_charge_the_limiter_and_never_more(path: Path) -> None:

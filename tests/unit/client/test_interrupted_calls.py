@@ -46,7 +46,7 @@ def test_a_call_of_asyncio_goes_on_at_once_if_another_ends_the_connection_betwee
     async def ask() -> None:
         async with on_asyncio.Client(str(path), timeout_s=60) as client:
             await client.check("api")
-            connection = client._connection
+            connection = client._lines.here()._connection
             assert connection is not None
             receive = connection.data_received
 
@@ -58,7 +58,7 @@ def test_a_call_of_asyncio_goes_on_at_once_if_another_ends_the_connection_betwee
             monkeypatch.setattr(connection, "data_received", end_behind_a_part)
             answers = await asyncio.wait_for(client.ask([Question("api")] * 2 * CHUNK), 30)
             assert not any(it.degraded for it in answers)
-            assert client._connection is not connection
+            assert client._lines.here()._connection is not connection
 
     with limiter(path):
         asyncio.run(ask())
@@ -128,7 +128,8 @@ def test_answers_that_have_come_count_although_the_event_loop_of_asyncio_stood_s
     async def ask() -> None:
         async with on_asyncio.Client(str(path)) as client:
             asked = [asyncio.ensure_future(client.check("api")) for _ in range(3)]
-            while client._connection is None or len(client._connection._waiting) < 3:
+            line = client._lines.here()
+            while line._connection is None or len(line._connection._waiting) < 3:
                 await asyncio.sleep(0)
             limiter_.answer()
             loop = asyncio.get_running_loop()
