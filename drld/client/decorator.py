@@ -28,8 +28,6 @@ from drld.client.protocol.rate import parse_rate
 log = logging.getLogger("drld.client")
 
 F = TypeVar("F", bound=Callable[..., Any])
-_ITEM = 1_000_000
-"""The tokens of a request in a bucket of this process."""
 
 
 class RateLimitedError(Exception):
@@ -109,10 +107,10 @@ class _OwnLimit:
         self._rate = rate
         self._quota, self._window_s = quota, window_s = parse_rate(rate)
         self._buckets = Fallback("open")
-        fill = max(quota * _ITEM // window_s, 1)
+        # A request costs as many tokens as the window has seconds: so the rate is exact.
         limit = LimitInfo(
-            rate, namespace, {}, "share", True, "requests", _ITEM, quota, window_s, fill, fill,
-            quota * _ITEM, ("key",),
+            rate, namespace, {}, "share", True, "requests", window_s, quota, window_s, quota, quota,
+            quota * window_s, ("key",),
         )  # fmt: skip
         self._buckets.learn(LimitTable((limit,), 1))
         self._compared: LimitTable | None = None

@@ -205,6 +205,22 @@ def test_a_decorator_without_a_limiter_keeps_its_rate(tmp_path: Path) -> None:
             function()
 
 
+@pytest.mark.parametrize(
+    ("rate", "again_s"), [("1/day", 86_400), ("1/30 days", 30 * 86_400), ("7/s", 1 / 7)]
+)
+def test_a_decorator_keeps_a_slow_rate_exactly(
+    monkeypatch: pytest.MonkeyPatch, rate: str, again_s: float
+) -> None:
+    @limited("mail", rate)
+    def work() -> None: ...
+
+    monkeypatch.setattr("drld.client.decorator.monotonic_ns", lambda: 10**9)
+    with pytest.raises(RateLimitedError) as refused:  # noqa: PT012 -- the burst passes first
+        for _ in range(8):
+            work()
+    assert refused.value.retry_after_s == pytest.approx(again_s, abs=1e-8)
+
+
 def test_a_decorator_keeps_users_apart_whatever_their_names_are() -> None:
     @limited("mail", "1/hour", key=lambda user, to: {"user": user, "to": to})
     def mail(user: str, to: str) -> None: ...
