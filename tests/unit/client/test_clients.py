@@ -374,8 +374,8 @@ def test_the_limiter_has_the_places_of_closed_event_loops_back(path: Path) -> No
 
         async def ask() -> None:
             assert not (await client.check("api")).degraded
-            transport: Any = client._lines.here()._connection._transport  # type: ignore[union-attr]
-            sockets.append(transport.get_extra_info("socket").dup())
+            line: Any = client._lines.here()
+            sockets.append(line._connection._transport.get_extra_info("socket").dup())
 
         for _ in range(3):
             asyncio.run(ask())
