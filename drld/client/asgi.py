@@ -64,12 +64,12 @@ class RateLimitMiddleware:
         question = Question(self._namespace, pairs, caller=self._caller(scope))
         (answer,) = await self._client.ask([question])
         if not answer.admitted:
-            status, named, body = refusal(answer, self._client.limits)
+            status, named, body = refusal(answer, self._client.limits, pairs)
             headers = _encoded(named)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
             return
-        added = _encoded(fields(answer, self._client.limits))
+        added = _encoded(fields(answer, self._client.limits, pairs))
 
         async def send_with_fields(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -47,11 +47,11 @@ class RateLimitMiddleware:
         question = Question(self._namespace, pairs, caller=self._caller(environ))
         (answer,) = self._client.ask([question])
         if not answer.admitted:
-            status, named, body = refusal(answer, self._client.limits)
+            status, named, body = refusal(answer, self._client.limits, pairs)
             start_response(f"{status} {HTTPStatus(status).phrase}", named)
             # Not every server leaves the body of an answer to HEAD out.
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-        added = fields(answer, self._client.limits)
+        added = fields(answer, self._client.limits, pairs)
 
         def start_with_fields(
             status: str, headers: list[tuple[str, str]], *error: object

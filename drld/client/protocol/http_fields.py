@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address
 
 from drld.client.protocol.limit_table import LimitTable
@@ -18,15 +19,20 @@ REFUSED, MISTAKEN = 429, 400
 long a name."""
 
 
-def fields(answer: Answer, table: LimitTable | None) -> list[tuple[str, str]]:
-    """Return the fields of an answer; there are none while no limiter answers."""
+def fields(
+    answer: Answer, table: LimitTable | None, descriptor: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return the fields of the answer to a request of this descriptor; there are none while no
+    limiter answers."""
     found = []
     limits = table.limits if table else ()
     limit = next((it for it in limits if it.name == answer.limit), None)
-    if limit is not None and not answer.degraded:
-        unit = ';qu="content-bytes"' if limit.unit == "bytes" else ""
-        policy = f'"{limit.name}";q={limit.quota};w={limit.window_s}{unit}'
-        found.append(("ratelimit-policy", policy))
+    # A table that is older than a reload may have other keys.
+    if limit is not None and not answer.degraded and all(it in descriptor for it in limit.per):
+        if (quota := limit.quota_of(descriptor)) is not None:
+            unit = ';qu="content-bytes"' if limit.unit == "bytes" else ""
+            policy = f'"{limit.name}";q={quota[0]};w={quota[1]}{unit}'
+            found.append(("ratelimit-policy", policy))
         after_s = answer.reset_s if answer.admitted else answer.retry_after_s
         if answer.remaining is not None:
             after = "" if after_s is None else f";t={math.ceil(after_s)}"
@@ -36,7 +42,9 @@ def fields(answer: Answer, table: LimitTable | None) -> list[tuple[str, str]]:
     return found
 
 
-def refusal(answer: Answer, table: LimitTable | None) -> tuple[int, list[tuple[str, str]], bytes]:
+def refusal(
+    answer: Answer, table: LimitTable | None, descriptor: Mapping[str, str]
+) -> tuple[int, list[tuple[str, str]], bytes]:
     """Return status, fields and body of the answer to a request that may not pass."""
     if answer.error is not None:
         status, reason = MISTAKEN, answer.error
@@ -45,7 +53,7 @@ def refusal(answer: Answer, table: LimitTable | None) -> tuple[int, list[tuple[s
         status, reason = REFUSED, f"above the limit{limit}"
     body = json.dumps({"error": reason}).encode()
     own = [("content-type", "application/json"), ("content-length", str(len(body)))]
-    return status, [*own, *fields(answer, table)], body
+    return status, [*own, *fields(answer, table, descriptor)], body
 
 
 def caller_of(address: str) -> str:

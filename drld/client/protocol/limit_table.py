@@ -47,6 +47,15 @@ class LimitInfo:
     burst: int | None = None
     """The burst of the limit, tokens: a request that costs more never passes; None: it is not
     known."""
+    overrides: Mapping[str, tuple[int, int]] | None = field(default_factory=dict)
+    """Quota and window of single keys, by `key_text`; None: there are more than a table has."""
+
+    def quota_of(self, descriptor: Mapping[str, str]) -> tuple[int, int] | None:
+        """Return quota and window of a request that falls under the limit; None: not known."""
+        if self.overrides is None:
+            return None
+        own = self.overrides and self.overrides.get(key_text(descriptor[it] for it in self.per))
+        return own or (self.quota, self.window_s)
 
     def covers(self, namespace: str, descriptor: Mapping[str, str]) -> bool:
         """Return whether a request falls under the limit."""
@@ -75,6 +84,11 @@ class LimitTable:
         return remaining / limit.item
 
 
+def key_text(values: Iterable[str]) -> str:
+    """Return a text for the values of a key; no other key has it."""
+    return json.dumps([*map(shortened, values)])
+
+
 def table_frame(limits: Iterable[LimitInfo], processes: int) -> bytes:
     """Return the frame that sends a client these limits."""
     table = {"processes": processes, "limits": [asdict(limit) for limit in limits]}
@@ -97,6 +111,7 @@ def read_table(body: bytes) -> LimitTable:
 
 def _limit(value: Mapping[str, Any]) -> LimitInfo:
     share_burst, burst = value["share_burst"], value.get("burst")
+    overrides = value.get("overrides", {})
     return LimitInfo(
         name=_text(value["name"]),
         namespace=_text(value["namespace"]),
@@ -112,7 +127,11 @@ def _limit(value: Mapping[str, Any]) -> LimitInfo:
         share_burst=None if share_burst is None else _whole(share_burst),
         per=tuple(_text(name) for name in value["per"]),
         burst=None if burst is None else _whole(burst),
-    )
+        overrides=None if overrides is None else {
+            _text(key): (_whole(quota), _whole(window_s))
+            for key, (quota, window_s) in overrides.items()
+        },
+    )  # fmt: skip
 
 
 def _text(value: object) -> str:

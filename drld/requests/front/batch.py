@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -25,11 +26,11 @@ from drld.client.protocol import check_codec
 from drld.client.protocol.check_codec import ADMITTED, AT_LEAST, CHARGE, ERROR, REMAINING, SIZE
 from drld.client.protocol.frame import MAX_BODY_BYTES, Frames, Kind
 from drld.client.protocol.greeting import HELLO_BYTES, read_hello, welcome
-from drld.client.protocol.limit_table import LimitInfo, table_frame
+from drld.client.protocol.limit_table import LimitInfo, key_text, table_frame
 from drld.control.connection import REQUEST_S, WRITE_S
 from drld.control.turns import Turns
 from drld.errors import InputError, WireError
-from drld.policy import Mode
+from drld.policy import Mode, Override
 from drld.requests import question
 from drld.requests.answer import failure_word, quota_of, tightest
 from drld.requests.caller import Client, caller_of
@@ -47,6 +48,8 @@ SLICE_NS = 2_000_000
 _CHECKS_A_LOOK = 32
 """The checks between two readings of the clock: half a millisecond on a slow host."""
 _READ_BYTES = 65_536
+MAX_OVERRIDES = 1000
+"""The most overrides that a client is told: some 50 kB. It needs them for `RateLimit-Policy`."""
 _MAX_SHAPES = 512
 """The most shapes that the front remembers: about 10 MB."""
 
@@ -100,7 +103,9 @@ class BatchFront:
 
     def table(self) -> bytes:
         """Return the frame that tells a client the limits."""
-        return table_frame(map(self._info, self.datapath.limits.values()), len(self._processes))
+        limits = self.datapath.limits.values()
+        told = sum(len(_overrides_of(it)) for it in limits) <= MAX_OVERRIDES
+        return table_frame([self._info(it, told) for it in limits], len(self._processes))
 
     @contextmanager
     def client(self, process: int) -> Iterator[None]:
@@ -217,9 +222,10 @@ class BatchFront:
                 amounts["at_least"] = least
         return question.of_batch(check_codec.parts_of(text), amounts, caller)
 
-    def _info(self, limit: LimitSpec) -> LimitInfo:
+    def _info(self, limit: LimitSpec, told: bool) -> LimitInfo:
         policy, match, share = limit.policy, match_of(limit), self.datapath.share(limit)
-        quota, window_s = quota_of(Standing(limit, 0, None, None, None))
+        quota, window_s = _quota(limit)
+        own = {key_text(it.key): _quota(limit, it.rate) for it in _overrides_of(limit) if told}
         return LimitInfo(
             name=limit.name,
             namespace=match.namespace,
@@ -235,6 +241,7 @@ class BatchFront:
             share_burst=share.depth,
             per=match.per,
             burst=policy.burst,
+            overrides=own if told or not _overrides_of(limit) else None,
         )
 
 
@@ -361,6 +368,18 @@ class BatchConnection:
     async def _send(self, data: bytes) -> None:
         self._scope.deadline = trio.current_time() + WRITE_S
         await self._stream.send_all(data)
+
+
+def _overrides_of(limit: LimitSpec) -> Sequence[Override]:
+    """Return the overrides of a limit."""
+    return limit.policy.keyed.overrides if limit.policy.keyed else ()
+
+
+def _quota(limit: LimitSpec, rate: int | None = None) -> tuple[int, int]:
+    """Return the quota of the limit, or of another rate under it, and its window, s."""
+    if rate is not None:
+        limit = replace(limit, policy=replace(limit.policy, rate=rate))
+    return quota_of(Standing(limit, 0, None, None, None))
 
 
 def _written(number: int, answer: Answer) -> Written:

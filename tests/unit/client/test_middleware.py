@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from drld.client import Client, RateLimitedError, asgi, limited, on_asyncio, on_trio, wsgi
 from drld.client.protocol.http_fields import caller_of, fields
-from drld.client.protocol.limit_table import LimitTable
+from drld.client.protocol.limit_table import LimitTable, key_text
 from drld.client.protocol.model import Answer
 
 from .limiter import few, limiter
@@ -122,15 +123,23 @@ def test_wsgi_middleware_refuses_head_without_a_body() -> None:
 
 def test_the_fields_hold_only_a_limiters_statements() -> None:
     table = LimitTable((API,), 1)
-    assert fields(Answer(True, 1, "api", 3.5, 0.2), table) == [
+    assert fields(Answer(True, 1, "api", 3.5, 0.2), table, {}) == [
         ("ratelimit-policy", '"api";q=100;w=1'), ("ratelimit", '"api";r=3;t=1'),
     ]  # fmt: skip
-    assert fields(Answer(True, 1, "api", 3.5), None) == []
-    assert fields(Answer(False, 0, "api", None, None, 0.3, degraded=True), table) == [
+    assert fields(Answer(True, 1, "api", 3.5), None, {}) == []
+    assert fields(Answer(False, 0, "api", None, None, 0.3, degraded=True), table, {}) == [
         ("retry-after", "1")
     ]
     paused = Answer(True, 1, "api", None)
-    assert fields(paused, table) == [("ratelimit-policy", '"api";q=100;w=1')]
+    assert fields(paused, table, {}) == [("ratelimit-policy", '"api";q=100;w=1')]
+    user = replace(API, per=("user",), overrides={key_text(["bigco"]): (5, 60)})
+    table = LimitTable((user,), 1)
+    answer = Answer(True, 1, "api", None)
+    assert fields(answer, table, {"user": "bigco"}) == [("ratelimit-policy", '"api";q=5;w=60')]
+    assert fields(answer, table, {"user": "bob"}) == [("ratelimit-policy", '"api";q=100;w=1')]
+    assert fields(answer, table, {}) == []
+    many = LimitTable((replace(user, overrides=None),), 1)
+    assert fields(answer, many, {"user": "bob"}) == []
     hosts = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1:2:3", "", "testclient")
     assert [caller_of(it) for it in hosts] == [
         "192.0.2.1", "192.0.2.1", "2001:db8::/64", "", "testclient",

@@ -15,7 +15,7 @@ from drld.client.protocol import check_codec, greeting
 from drld.client.protocol.check_codec import ADMITTED, ERROR, REMAINING
 from drld.client.protocol.conversation import Conversation
 from drld.client.protocol.frame import HEAD, MAX_BODY_BYTES, MAX_CHECKS, Frames, Kind, frame
-from drld.client.protocol.limit_table import LimitInfo, LimitTable, table_frame
+from drld.client.protocol.limit_table import LimitInfo, LimitTable, key_text, table_frame
 from drld.client.protocol.long_value import shortened
 from drld.client.protocol.model import Answer, Question
 from drld.errors import InputError, WireError
@@ -33,8 +33,14 @@ QUESTIONS = st.builds(
 )
 INFO = LimitInfo(
     "api", "api", {"plan": "free"}, "share", True, "requests", 10**6, 100, 1, 10**8, 10**7, None,
-    ("user",), 10**9,
+    ("user",), 10**9, {key_text(["bigco"]): (5, 60)},
 )  # fmt: skip
+
+
+def overridden(overrides: str) -> bytes:
+    """A table with these overrides."""
+    limit = json.dumps({**asdict(INFO), "overrides": "it"}).replace('"it"', overrides)
+    return f'{{"processes": 1, "limits": [{limit}]}}'.encode()
 
 
 def greeted() -> Conversation:
@@ -164,7 +170,7 @@ def test_many_questions_are_several_frames_within_the_bounds(size: int, frames: 
 
 
 def test_the_table_of_limits_is_read_as_it_was_written() -> None:
-    table = LimitTable((INFO,), 3)
+    table = LimitTable((INFO, replace(INFO, overrides=None)), 3)
     assert greeted().receive(table_frame(table.limits, 3)) == [table]
     assert INFO.covers("api", {"plan": "free", "user": "bob"})
     token = "x" * 65
@@ -228,7 +234,9 @@ def test_a_remainder_that_is_no_amount_is_refused(remaining: float) -> None:
     "body",
     [
         b"", b"[]", b"{}", b'{"limits":[],"processes":"1"}', b'{"limits":[1],"processes":1}',
-        b'{"limits":[{"name":1}],"processes":1}', b'{"limits":{},"processes":-1}',
+        b'{"limits":[{"name":1}],"processes":1}', overridden("[]"), overridden('{"[]": [1, "1"]}'),
+        overridden('{"[]": 1}'), overridden('{"[]": [1, 2, 3]}'), overridden('{"[]": [-1, 1]}'),
+        b'{"limits":{},"processes":-1}',
     ],
 )  # fmt: skip
 def test_an_invalid_table_of_limits_is_refused(body: bytes) -> None:

@@ -339,6 +339,20 @@ async def test_keys_have_buckets_of_their_own_and_clients_are_told_of_them() -> 
         assert (info.share_rate, info.share_burst) == (104 // 3, 10**6)
 
 
+@pytest.mark.parametrize("number", [1, 999, 1000])
+async def test_clients_are_told_the_quotas_of_overrides_up_to_a_bound(number: int) -> None:
+    token = "x" * 65
+    overrides = [f'{{ user = "{user}", rate = "7/min" }}' for user in (token, *range(number))]
+    per = f'"api", per = ["user"] }}\noverrides = [{", ".join(overrides)}]'
+    (keyed,) = config.parse(GOOD.replace('"api" }', per), "f").limits
+    made = BatchFront(limited((keyed, Enforcement())), lambda: 10**15, Turns())
+    async with connected(made) as (client, _):
+        (info,) = (await client.table()).limits
+    told = number < 1000
+    for user, quota in ((token, (7, 60)), ("0", (7, 60)), ("bob", (100, 1))):
+        assert info.quota_of({"user": user}) == (quota if told else None)
+
+
 async def test_a_reload_is_in_force_for_questions_that_were_asked_before() -> None:
     made = fronted()
     async with connected(made) as (client, _):
