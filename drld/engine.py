@@ -29,15 +29,15 @@ from drld.awake_limits import AwakeLimits
 from drld.config_difference import GOSSIP, NOT_HERE, NOT_THERE
 from drld.gossip.fabrics import FABRICS
 from drld.gossip.fabrics.membership import Membership
+from drld.gossip.fabrics.relays import Relays
 from drld.gossip.health.config_digest import GOSSIP_ID
 from drld.gossip.wire.counts_codec import Counts
 from drld.gossip.wire.messenger import Messenger
-from drld.gossip.wire.sequence import Refusal
 from drld.limit_values import changed_limits
 from drld.limiter import Limiter, Tick
 from drld.managed_limit import ManagedLimit
 from drld.model import HEARTBEAT, Update
-from drld.node import Node, next_due_ns
+from drld.node import Node, Publish, next_due_ns
 from drld.planes.plane import Plane
 from drld.spec import LimiterSpec
 
@@ -61,6 +61,8 @@ class Engine:
         self._peers_changed = False
         """Whether the set of connected peers has changed since the last look."""
         self.node = Node(spec, transport, rng, self)
+        self.relays = Relays(FABRICS[spec.gossip.fabric], self.membership)
+        """The limits that are not configured here."""
         kinds = (fabric.kind for fabric in FABRICS.values())
         self.node.handlers |= dict.fromkeys(kinds, self._take_updates)
         for plane in planes:
@@ -240,10 +242,7 @@ class Engine:
                     self._wake(managed)
             else:
                 self.unknown_limit[peer] += 1
-                numbers = fleet.numbering.of(peer, update.limit_id)
-                judged = numbers.accept(update.sequence, fleet.round(now_ns))
-                if not isinstance(judged, Refusal):
-                    fleet.take(peer, update, now_ns)
+                self.relays.receive(peer, update, now_ns)
 
     def _look(self, now_ns: int) -> None:
         """Wake the limits that had traffic, or all if the membership has changed."""
@@ -300,11 +299,12 @@ class Engine:
         limits with pressing news do.
         """
         due = self.node.round_begins(now_ns, self._look_interval_ns // 2)
-        speaking = [
+        speaking: list[Publish] = [
             managed.limiter.publish
             for managed in (*self._awake.prompt.values(), *turn)
             if due or managed.limiter.pressing(now_ns)
         ]
+        speaking += self.relays.speaking(now_ns, due=due)
         if due or speaking:
             self.node.tell(speaking, now_ns, due=due)
 
@@ -344,6 +344,9 @@ class Engine:
             managed.datapath = datapath
             limits[limit.id] = managed
         self.limits = limits
+        if self.relays.membership is not self.membership:
+            self.relays = Relays(FABRICS[spec.gossip.fabric], self.membership)
+        self.relays.leave_out(limits)
         self._by_name = {limit.name: limits[limit.id] for limit in spec.limits}
         self._awake.have(limits, asleep=kept)
         intervals = [limit.policy.interval_ns for limit in spec.limits]
@@ -364,6 +367,7 @@ class Engine:
                 self._awake.hurry(limit.id)
                 managed.pending = True
                 managed.due_ns = min(managed.due_ns, self._look_due_ns)
+        self.relays.set_peers()
         self._tell_planes(limits)
 
     def _tell_planes(self, limits: Iterable[int]) -> None:

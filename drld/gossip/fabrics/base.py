@@ -35,6 +35,8 @@ class Fabric(ABC, Generic[AnyLink]):
     """The class of the fabric's membership."""
     carries_second: ClassVar[bool] = True
     """Whether a limit may share two quantities."""
+    passes_on: ClassVar[bool] = False
+    """Whether values reach a limiter through others, also those that do not have the limit."""
     link_type: type[AnyLink]
 
     def __init__(

@@ -81,6 +81,7 @@ class Tree(Fabric[_Neighbour]):
 
     kind = TREE.kind
     memberships = TreeMembership
+    passes_on = True
     link_type = _Neighbour
     membership: TreeMembership
 
