@@ -1,4 +1,4 @@
-"""A limit that one limiter of the fleet does not have, whatever its place in the tree."""
+"""A limit that one limiter of the fleet does not have, whatever the fabric."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from drld.gossip.fabrics import FABRICS
 from drld.spec import LimiterSpec
 
 from ..factories import with_policy
@@ -31,7 +32,7 @@ class PartialFleet(FluidFleet):
 
 
 @pytest.mark.parametrize("without", [f"l{number}" for number in range(SIZE)])
-@pytest.mark.parametrize("fabric", ["mesh", "tree"])
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_limiters_share_a_limit_that_one_between_them_does_not_have(
     fabric: str, without: str
 ) -> None:

@@ -146,6 +146,7 @@ class PushSum(Fabric[_Peer]):
     kind = PUSHSUM.kind
     memberships = PushsumMembership
     carries_second = False
+    passes_on = True
     link_type = _Peer
     membership: PushsumMembership
 

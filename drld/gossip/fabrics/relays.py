@@ -1,9 +1,10 @@
-"""The sums of limits that this limiter does not have, which it passes on in a tree.
+"""The sums of limits that this limiter does not have, which it passes on in a tree and in push-sum.
 
-Theory of operation. A tree's sums cross the limiters between their ends. If one of them does not
-have a limit, and passed nothing on, each part of the tree would divide the whole limit by its own
-demand alone. So such a limiter takes part with a value of zero, as it does in a mesh. It has no
-state of a limit that no limiter has demand for.
+Theory of operation. In a mesh, a limiter without a limit is one without demand. A tree's sums cross
+the limiters between their ends. If one of them passed nothing on, each part of the tree would
+divide the whole limit by its own demand alone. In push-sum, it would take mass and give none. So
+such a limiter takes part with a value of zero. It has no state of a limit that no limiter has
+demand for.
 """
 
 from __future__ import annotations
