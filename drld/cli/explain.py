@@ -93,7 +93,7 @@ def explain(daemon: Daemon, item: tuple[str, ...], config: str | None, as_json: 
         except BrokenPipeError:
             raise  # Of the output, and not of the file.
         except OSError as error:
-            raise Refused(f"{path}: {error.strerror}") from None
+            raise Refused(f"{path}: {error.strerror or error}") from None
         return
     try:
         _explain_one(text, limits, as_json)

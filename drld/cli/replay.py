@@ -103,7 +103,7 @@ def replay(
     except InputError as error:
         raise Refused(f"{trace}: {error}") from None
     except OSError as error:
-        raise Refused(f"{trace}: {error.strerror}") from None
+        raise Refused(f"{trace}: {error.strerror or error}") from None
     results = replayed.results()
     if plot and pyplot:
         _draw(pyplot, results, plot)

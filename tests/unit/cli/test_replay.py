@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,12 @@ def test_unreadable_captures_are_refused(trace: Path, file: Path, tmp_path: Path
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"none")
     assert refused(invoke("replay", bad, "--rate", "1mbit")) == (f"drlctl: {bad}: {NO_CAPTURE}\n")
+    # A pipe can be read once, and each plane looks at the file.
+    pipe = tmp_path / "pipe.pcap"
+    os.mkfifo(pipe)
+    with pipe.open("rb+", buffering=0):
+        said = refused(invoke("replay", pipe, "--rate", "1mbit"))
+    assert said == f"drlctl: {pipe}: File or stream is not seekable.\n"
     assert "packet: must have each of" in refused(
         invoke("replay", trace, "over", "eth1", "--config", file)
     )
