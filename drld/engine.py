@@ -15,7 +15,7 @@ use. If more than `MOST_TICKED` are due, messages are received between their tic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from drld.attachment import attach_all, plane_of, records_of
 from drld.awake_limits import AwakeLimits
 from drld.config_difference import GOSSIP, NOT_HERE, NOT_THERE
 from drld.gossip.fabrics import FABRICS
+from drld.gossip.fabrics.link import LinkStats
 from drld.gossip.fabrics.membership import Membership
 from drld.gossip.fabrics.relays import Relays
 from drld.gossip.health.config_digest import GOSSIP_ID
@@ -56,6 +57,8 @@ class Engine:
         self.limits: dict[int, ManagedLimit] = {}
         self.unknown_limit: Counter[str] = Counter()
         """The number of updates of limits that are not configured here, by peer."""
+        self.former_links: dict[str, LinkStats] = {}
+        """Statistics of links that reloads have dropped, by peer."""
         self._planes = planes
         self._started = False
         self._peers_changed = False
@@ -128,9 +131,12 @@ class Engine:
             if reattach or (spec.limits, spec.gossip) != (old.limits, old.gossip):
                 self._attach(spec, kept, len(self.node.members_after(spec)), now_ns)
             undo.pop_all()
+        self._count_former_links(kept, fabric_stays=spec.gossip == old.gossip)
         self.node.reconfigure(spec, now_ns)
         for peer in self.unknown_limit.keys() - addresses.keys():
             del self.unknown_limit[peer]
+        for peer in self.former_links.keys() - addresses.keys():
+            del self.former_links[peer]
         self._adopt(kept, now_ns)
         same = reload.same_fleet(old, spec)
         changed = {it.limit.id for it in changed_limits(old.limits, spec.limits)}
@@ -326,6 +332,20 @@ class Engine:
             for policy, managed in running
             if managed is not None and reload.knowledge_stays(managed.limiter.policy, policy)
         }
+
+    def _count_former_links(self, kept: Container[int], *, fabric_stays: bool) -> None:
+        """Keep the statistics of links that a reload drops, so that counts of peers never fall."""
+        found = [
+            link
+            for limit_id, managed in self.limits.items()
+            if limit_id not in kept
+            for fabric in managed.limiter.fabrics
+            for link in fabric.links.items()
+        ]
+        if not fabric_stays:
+            found += [(peer, self.membership.heartbeats(peer)) for peer in self.membership.peers]
+        for peer, link in found:
+            self.former_links[peer] = link.plus(self.former_links.get(peer, LinkStats()))
 
     def _adopt(self, kept: Mapping[int, ManagedLimit], now_ns: int) -> None:
         """Run the limits of the configuration from now on."""

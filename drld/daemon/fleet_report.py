@@ -25,7 +25,7 @@ _VERDICTS: dict[State, Verdict] = {
 
 def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     """Every peer, with the sum of its heartbeats and of its links of all limits."""
-    membership = engine.membership
+    membership, former = engine.membership, dict(engine.former_links)
     connected = membership.connected(now_ns)
     fabrics = [
         fabric.links for managed in engine.limits.values() for fabric in managed.limiter.fabrics
@@ -38,6 +38,8 @@ def peer_reports(engine: Engine, now_ns: int) -> Iterator[PeerReport]:
     for peer, found, heard_ns in known:
         links = [links[peer.name] for links in fabrics if peer.name in links]
         links.append(membership.heartbeats(peer.name))
+        if peer.name in former:
+            links.append(former[peer.name])
         yield PeerReport(
             name=peer.name,
             address=format_endpoint(*peer.address),

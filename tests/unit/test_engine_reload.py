@@ -9,6 +9,7 @@ import pytest
 
 from drld import config
 from drld.capture.spec import PacketsSpec
+from drld.daemon.fleet_report import peer_reports
 from drld.daemon.limit_report import limit_report
 from drld.errors import ConfigError, DatapathError
 from drld.gossip.health.config_digest import ALL, GOSSIP_ID
@@ -20,7 +21,7 @@ from drld.shared_settings import shared_settings
 from drld.spec import GossipSpec, LimiterSpec, ProbeSpec
 
 from ..engine_fakes import FIRST, SLOW, Bench, heartbeat, weight
-from ..factories import MBIT, TICK_NS, limit_spec, with_policy
+from ..factories import MBIT, TICK_NS, gossip_spec, limit_spec, with_policy
 from ..factories import limiter_spec as spec
 from .config.good import GOOD
 
@@ -40,6 +41,26 @@ def test_a_reload_keeps_what_a_limit_knows_and_drops_what_is_gone() -> None:
     assert kept.limiter.fabric.view(2 * TICK_NS).connected == {"b"}
     assert set(bench.transport.peers) == {"b", "c"}
     assert bench.datapath.attached == [faster, third]
+
+
+@pytest.mark.parametrize("change", ["removed", "allocator", "fabric"])
+def test_the_counts_of_a_peer_do_not_fall_with_a_reload(change: str) -> None:
+    bench = Bench(spec(FIRST, SLOW))
+    bench.transport.inbox = [("b", heartbeat()), ("b", weight(1)), ("b", weight(2))]
+    bench.engine.tick(TICK_NS)
+    (before,) = peer_reports(bench.engine, TICK_NS)
+    assert before["received"] == 3
+    after = {
+        "removed": spec(SLOW),
+        "allocator": spec(limit_spec("static", id=1, name="first"), SLOW),
+        "fabric": replace(spec(FIRST, SLOW), gossip=gossip_spec("pushsum")),
+    }[change]
+    listing = peer_reports(bench.engine, TICK_NS)
+    bench.engine.reconfigure(after, TICK_NS)
+    assert next(peer_reports(bench.engine, TICK_NS))["received"] == 3
+    assert next(listing)["received"] == 3
+    bench.engine.reconfigure(replace(after, peers=()), TICK_NS)
+    assert bench.engine.former_links == {}
 
 
 def test_a_change_of_one_limit_costs_the_others_no_tick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,15 @@ class LinkStats:
     rejected: int = 0
     """Updates with another allocator's quantity, which were discarded."""
 
+    def plus(self, other: LinkStats) -> LinkStats:
+        """The updates of both."""
+        return LinkStats(
+            self.received + other.received,
+            self.lost + other.lost,
+            self.late + other.late,
+            self.rejected + other.rejected,
+        )
+
 
 @dataclass(slots=True)
 class Link(LinkStats):
