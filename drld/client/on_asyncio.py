@@ -249,8 +249,9 @@ class _Connection(asyncio.Protocol):
             if self._transport is not None:
                 if self._loop.is_closed():
                     # The transport can do nothing. The limiter has its place back at once, and the
-                    # file descriptor is closed with the garbage.
-                    with suppress(OSError):
+                    # file descriptor is closed with the garbage. The sockets of other loops, such
+                    # as uvloop's, have no `shutdown`.
+                    with suppress(OSError, TypeError, AttributeError):
                         self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
                 else:
                     self._transport.abort()

@@ -73,10 +73,11 @@ class Client(AsyncClient):
         try:
             return await connection.answers(questions, self._availability, deadline)
         except trio.BrokenResourceError:
-            await connection.end()
-            if not used:
-                raise
-        # The limiter has ended an idle connection, or has restarted.
+            if not connection.cut:
+                await connection.end()
+                if not used:
+                    raise
+        # The limiter has ended an idle connection, or has restarted; or a call was cancelled.
         with trio.fail_at(deadline):
             connection = await self._connected()
         return await connection.answers(questions, self._availability, deadline)
@@ -122,6 +123,9 @@ class _Connection:
         self.ended = False
         self.used = False
         """Whether the limiter has ever answered on this connection."""
+        self.cut = False
+        """Whether a call that was cancelled may have sent a part of a frame. Only answers to frames
+        before it can still come."""
         self._waiting: set[Exchange] = set()
         self._sending = trio.Lock()
         self._reading = trio.Lock()
@@ -152,12 +156,16 @@ class _Connection:
         try:
             with trio.fail_at(deadline):
                 async with self._sending:
+                    if self.cut:
+                        raise trio.BrokenResourceError("a frame has been cut off")
                     data, self._unsent = self._unsent + exchange.data, b""
                     try:
                         await self._stream.send_all(data)
                         sent = True
+                    except trio.Cancelled:
+                        self.cut = True
+                        raise
                     finally:
-                        # A part of a frame may have been sent.
                         self.ended |= not sent
             with trio.move_on_at(deadline):
                 await self._read_for(exchange)

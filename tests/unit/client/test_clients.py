@@ -388,6 +388,27 @@ def test_the_limiter_has_the_places_of_closed_event_loops_back(path: Path) -> No
         gc.collect()
 
 
+@pytest.mark.parametrize("error", [TypeError, AttributeError, OSError])
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_closed_event_loop_of_another_library_is_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """As with uvloop, whose transports have sockets that cannot be shut down."""
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    with limiter(path, limited((limit(), bucket(100)))) as (unix, _):
+        client = on_asyncio.Client(unix, timeout_s=60)
+        asyncio.run(client.check("api"))
+        with monkeypatch.context() as patch:
+            patch.setattr("asyncio.trsock.TransportSocket.shutdown", refuse)
+            assert not asyncio.run(client.check("api")).degraded
+        client.close()
+        client._prepare()
+        gc.collect()
+
+
 @pytest.mark.parametrize("kind", [Client, on_asyncio.Client, on_trio.Client])
 def test_counters_are_read_while_leases_are_made(
     path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -98,6 +99,40 @@ class SlowLimiter:
             records = [check_codec.answer_record(it, check_codec.ADMITTED, b"") for it in range(3)]
             answers = check_codec.answer_frame([(it, b"") for it in records])
             client.sendall(welcome(VERSION) + answers)
+
+
+def test_a_call_of_trio_is_answered_although_another_is_cancelled_within_its_frame(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wait for the first connection. The other call has sent nothing of its greeting."""
+    answers: list[Answer] = []
+    client = on_trio.Client(str(path), timeout_s=60)
+    connected = client._stream
+
+    async def stuck() -> Any:
+        stream: Any = await connected()
+        monkeypatch.setattr(client, "_stream", connected)
+        monkeypatch.setattr(stream, "send_all", lambda _: trio.sleep_forever())
+        return stream
+
+    async def check() -> None:
+        answers.append(await client.check("api"))
+
+    async def main() -> None:
+        monkeypatch.setattr(client, "_stream", stuck)
+        async with client, trio.open_nursery() as others:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(check)
+                    await trio.testing.wait_all_tasks_blocked()
+                    others.start_soon(check)
+                    await trio.testing.wait_all_tasks_blocked()
+                    scope.cancel()
+
+    with limiter(path):
+        trio.run(main)
+    assert [it.degraded for it in answers] == [False]
+    assert client.counts["failures"] == 0
 
 
 def test_answers_that_have_come_count_although_the_event_loop_of_trio_stood_still(
