@@ -37,7 +37,8 @@ class Answer(NamedTuple):
     """The limit that refuses, or that has the smallest part of its burst left; None: there is none,
     or no limiter has answered."""
     remaining: float | None = None
-    """What that limit has left at this limiter, requests or bytes; None: it is paused."""
+    """What that limit has left at this limiter, requests or bytes; None: it is paused, or the cost
+    is above its burst, or no limiter has answered."""
     reset_s: float | None = None
     """The time until that is the whole burst, if no other request comes, s."""
     retry_after_s: float | None = None
