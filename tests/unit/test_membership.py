@@ -297,3 +297,11 @@ def test_a_limiter_of_a_tree_does_not_ask_the_dead_to_be_its_parent() -> None:
     for peer in dead:
         made.declare(peer, gone=False)
     assert asked(made) == before
+
+
+def test_the_connected_peers_cannot_be_changed_after_a_reload_either() -> None:
+    """Compiled code refuses a set that can."""
+    fleet = hearing()
+    assert fleet.connected(0) == {"p0"}
+    fleet.set_peers(["p0", "p1"])
+    assert type(fleet._connected) is frozenset

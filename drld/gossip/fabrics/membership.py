@@ -171,7 +171,8 @@ class Membership(ABC):
         self._order = new + [peer for peer in self._order if peer in self._peers]
         self._heartbeats = {k: v for k, v in self._heartbeats.items() if k in self._peers}
         # A reload does not shorten the time for which the demand of a leaving peer counts.
-        self._connected &= self._peers.keys()
+        # `&` with a view of keys would make a set that can change.
+        self._connected = self._connected.intersection(self._peers)
         self._leaving = {k: v for k, v in self._leaving.items() if k in self._peers}
         # The next call of `connected` looks at all peers.
         self._looked_ns, self._connected_until_ns, self._doubtful = None, -1, set()
