@@ -14,8 +14,8 @@ start, the old programs stay. This needs no file, and ends with the network name
 A reload makes new tables and programs around the same state, and replaces the old ones one by one.
 Each packet meets the old configuration or the new one.
 
-An interface that is moved to another network namespace takes its program on tcx along, and nobody
-can remove it from here. So the limits move to other maps, and the old ones are made to let all
+An interface that is moved to another network namespace takes its program on tcx along, where the
+daemon cannot remove it. So the limits move to other maps, and the old ones are made to let all
 packets pass (`State.retire`).
 """
 

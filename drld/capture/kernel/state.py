@@ -197,8 +197,8 @@ class State:
     def retire(self) -> None:
         """Have programs that still use these maps pass all packets.
 
-        An interface that is moved to another network namespace takes its program on tcx along, and
-        nobody can remove it from here.
+        An interface that is moved to another network namespace takes its program on tcx along,
+        where the daemon cannot remove it.
         """
         for slot in self.slots().values():
             self.write_limit(slot, _AT["flags"], _U16.pack(layout.SHADOW))

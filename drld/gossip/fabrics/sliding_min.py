@@ -28,13 +28,19 @@ class SlidingMin:
         earlier, latest = self._earlier, self._latest
         self._latest = value
         if latest is not None and latest < value:
-            earlier = [*(earlier or ()), (latest, now_ns)]
-        elif not earlier:
+            if earlier is None:
+                earlier = self._earlier = []
+            earlier.append((latest, now_ns))
+        elif earlier is None:
             return value
-        oldest_ns = now_ns - self._span_ns
-        earlier = [it for it in earlier if it[0] <= value and it[1] > oldest_ns]
-        self._earlier = earlier or None
-        return earlier[0][0] if earlier else value
+        while earlier and earlier[-1][0] > value:
+            earlier.pop()
+        while earlier and earlier[0][1] <= now_ns - self._span_ns:
+            del earlier[0]
+        if earlier:
+            return earlier[0][0]
+        self._earlier = None
+        return value
 
     def latest(self, now_ns: int) -> float:
         """The minimum, if the last value still holds; 0 if none was given."""

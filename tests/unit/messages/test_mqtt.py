@@ -69,8 +69,8 @@ def test_clients_have_the_same_credentials_only_if_they_say_so(version: int) -> 
         assert not first.same_credentials(
             said(connect(version, flags, b"".join(map(text, fields))))
         )
-    nobody = said(connect(version, 0x02, b""))
-    assert nobody.same_credentials(said(connect(version, 0x02, b"")))
+    anonymous = said(connect(version, 0x02, b""))
+    assert anonymous.same_credentials(said(connect(version, 0x02, b"")))
 
 
 def test_a_client_that_authenticates_in_another_way_has_credentials_of_its_own() -> None:
