@@ -1,7 +1,4 @@
-"""The interfaces of the current network namespace, and those below each (rtnetlink(7)).
-
-pyroute2 would do it as well, but takes more memory than the rest of the datapath.
-"""
+"""The interfaces of the current network namespace, and those below each (rtnetlink(7))."""
 
 from __future__ import annotations
 
@@ -9,19 +6,18 @@ import socket
 import struct
 from collections.abc import Iterator
 
+from drld.ebpf import netlink
 from drld.errors import DatapathError
 
 _REQUEST = struct.Struct("=IHHII4x12x")
 """struct nlmsghdr, and struct ifinfomsg for any family."""
-_HEADER, _LINK, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
+_LINK = struct.Struct("=BxHiII")
 _GETLINK, _DONE, _ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x1 | 0x300
 _DELLINK = 17
 _NAME, _LOWER, _MASTER, _INFO, _FOREIGN, _NEW_NAMESPACE = 3, 5, 10, 18, 37, 45
 _KIND = 1
-_NEEDED = frozenset(
-    {_KIND, _NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN, _NEW_NAMESPACE}
-)
+_NEEDED = frozenset({_NAME, _LOWER, _MASTER, _INFO, _INFO | 0x8000, _FOREIGN})
 _PAIRS = (b"veth\0", b"netkit\0")
 """Kinds whose `IFLA_LINK` is the other end, and not an interface below."""
 _BYTES = 1 << 17
@@ -40,7 +36,7 @@ def below() -> dict[str, list[str]]:
             names[index] = attributes[_NAME].rstrip(b"\0").decode("utf-8", "surrogateescape")
             if _MASTER in attributes:
                 pairs.append((_number(attributes[_MASTER]), index))
-            kind = _attributes(attributes.get(_INFO, b"")).get(_KIND)
+            kind = netlink.attributes(attributes.get(_INFO, b""), (_KIND,)).get(_KIND)
             if _LOWER in attributes and _FOREIGN not in attributes and kind not in _PAIRS:
                 pairs.append((index, _number(attributes[_LOWER])))
     except OSError as error:
@@ -57,46 +53,24 @@ def moved(news: bytes) -> set[int]:
     kernel sent to a socket of the group of link messages."""
     return {
         _LINK.unpack_from(body)[2]
-        for message, body in _messages(news)
-        if message == _DELLINK and _NEW_NAMESPACE in _attributes(body[_LINK.size :])
+        for message, body in netlink.messages(news)
+        if message == _DELLINK and netlink.attributes(body[_LINK.size :], (_NEW_NAMESPACE,))
     }
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each netlink message."""
-    at = 0
-    while at < len(data):
-        length, message, *_ = _HEADER.unpack_from(data, at)
-        yield message, data[at + _HEADER.size : at + length]
-        at += (length + 3) & ~3
 
 
 def _links() -> Iterator[tuple[int, dict[int, bytes]]]:
     """Index and attributes of each interface."""
-    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
-    with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as asking:
+    with netlink.opened(socket.NETLINK_ROUTE) as asking:
         asking.send(_REQUEST.pack(_REQUEST.size, _GETLINK, _REQUEST_DUMP, 1, 0))
         while True:
-            for message, body in _messages(asking.recv(_BYTES)):
+            for message, body in netlink.messages(asking.recv(_BYTES)):
                 if message == _DONE:
                     return
                 if message == _ERROR:
                     code = -struct.unpack_from("=i", body)[0]
                     raise OSError(code, "RTM_GETLINK")
                 index = _LINK.unpack_from(body)[2]
-                yield index, _attributes(body[_LINK.size :])
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    """The needed attributes: a link has forty others, and a host may have a thousand links."""
-    found = {}
-    at, end = 0, len(data)
-    while at < end:
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        if kind in _NEEDED:
-            found[kind] = data[at + 4 : at + length]
-        at += (length + 3) & ~3
-    return found
+                yield index, netlink.attributes(body[_LINK.size :], _NEEDED)
 
 
 def _number(data: bytes) -> int:

@@ -12,11 +12,10 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from drld.ebpf import links
+from drld.ebpf import links, netlink
 from drld.errors import DatapathError
 
 _GROUP_LINK = 1
-_BYTES = 1 << 16
 
 
 class News(NamedTuple):
@@ -39,25 +38,20 @@ class LinkNews:
             DatapathError: the kernel has no rtnetlink, or no descriptor is left.
         """
         try:
-            self._socket = socket.socket(
-                socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
-            )
-            self._socket.setblocking(False)
-            self._socket.bind((0, _GROUP_LINK))
+            self._socket = netlink.subscribed(socket.NETLINK_ROUTE, _GROUP_LINK)
         except OSError as error:
             raise DatapathError(f"rtnetlink: {error}") from error
 
     def read(self) -> News:
         """The changes since the last call."""
         found, moved = False, set[int]()
-        while True:
-            try:
-                moved |= links.moved(self._socket.recv(_BYTES))
-            except BlockingIOError:
-                return News(found, moved)
-            except OSError:
-                return News(True, None)  # the socket's buffer overflowed, so there was news
-            found = True
+        try:
+            for data in netlink.come(self._socket):
+                moved |= links.moved(data)
+                found = True
+        except OSError:
+            return News(True, None)  # some are lost, so there was news
+        return News(found, moved)
 
     def close(self) -> None:
         """Unsubscribe; safe to call twice."""
