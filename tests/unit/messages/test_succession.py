@@ -293,6 +293,8 @@ async def test_a_stranger_neither_ends_nor_outlasts_a_try_of_the_client(
         clock.ahead_ns += OPENING_NS
         await until(lambda: len(running.broker.connections) == 2)
         no_limit(running)
+        # The timer that the daemon sets does not know this clock; a new connection wakes it.
+        await clients.dial(running)
         assert await again.receive() == (2, 0, b"\0\0")
         assert running.broker.journal.counts["undelivered"] == 0
 
